@@ -1,0 +1,46 @@
+# Every target sets up .venv by itself. Another interpreter: make PYTHON=python3.12 verify
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.packedss-installed
+
+# Two workers fill two cores, so each keeps its numerics to one thread.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: verify test test-full lint bench clean distclean
+
+verify: $(READY)
+	$(BIN)/packedss prove
+	$(BIN)/packedss simulate
+	$(BIN)/packedss validate --model embedded --prompts 6 --max-new-tokens 64
+
+test: $(READY)
+	$(PYTEST) --timeout 120
+
+test-full: $(READY)
+	$(PYTEST) --timeout 3600 -m ""
+
+lint: $(READY)
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+
+bench: $(READY)
+	$(BIN)/python -m reports.bench
+
+# The version is asked before a venv exists, so that a too old python leaves none behind.
+# Asking for pip, not for the folder, also repairs a venv whose making was cut short.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "packedss needs Python 3.11 or newer; '$(PYTHON)' is not. Name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -c constraints.txt -e '.[realmodel,dev]'
+	@touch $@
+
+clean:
+	rm -rf out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv

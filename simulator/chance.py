@@ -1,0 +1,206 @@
+"""Chance: the only source of randomness, whose coins have addresses, and its three interpreters.
+
+Every random decision of a schedule is a coin, uniform on [0, 1), named by (call number, purpose, output position). Purposes:
+`draft` (drawing a draft token; belongs to the call that proposed it), `test` (an acceptance test) and `correct` (a correction,
+a bonus, or a start's first token). Output position 1 is the first token after the prompt.
+
+    Sampled      pseudo-random numbers from a counter-based generator: unused or reordered coins change nothing
+    Scripted     coins from a table: edges and counterexamples become tests
+    Enumerated   coins are lazily split intervals: running code once per outcome gives its exact law, whatever it compares
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from simulator.errors import ContractError, InvalidInput
+from simulator.laws import Coin, Law, Probability
+
+Purpose: TypeAlias = Literal["draft", "test", "correct"]
+_PURPOSES: dict[str, int] = {"draft": 0, "test": 1, "correct": 2}
+T = TypeVar("T")
+
+
+class Address(NamedTuple):
+    """The name of a coin."""
+
+    call: int  # number of the forward pass, 1 for the first of a request
+    purpose: Purpose
+    position: int  # output position, 1 after the prompt
+
+
+class Chance(Protocol):
+    """Coins of one call."""
+
+    def uniform(self, purpose: Purpose, position: int) -> Coin:
+        """The coin of this call with that purpose and output position; the same coin whenever it is asked for."""
+
+
+class Source(Protocol):
+    """Coins of a whole request; the driver binds it to each call in turn."""
+
+    def at(self, call: int) -> Chance:
+        """The coins of call number `call`, from 1."""
+
+
+def leading(alphas: Sequence[Probability], coin: Callable[[int], Coin]) -> int:
+    """How many leading tests succeed: the largest h with coin(i) < alphas[i] for every i < h (ALG2.L6).
+
+    A test that is certain (alpha >= 1) or impossible (alpha <= 0) needs no coin: coins lie in [0, 1).
+    """
+    for index, alpha in enumerate(alphas):
+        if alpha >= 1:
+            continue
+        if alpha <= 0 or not coin(index) < alpha:
+            return index
+    return len(alphas)
+
+
+def draw(law: Law, chance: Chance, purpose: Purpose, position: int) -> int:
+    """A token from `law` under the coin with that address; a point mass needs no coin."""
+    token = law.certain
+    return law.draw(chance.uniform(purpose, position)) if token is None else token
+
+
+def draw_block(laws: Sequence[Law], chance: Chance, first_position: int) -> tuple[int, ...]:
+    """Independent draft tokens for consecutive output positions starting at `first_position` (ALG2.L12)."""
+    return tuple(draw(law, chance, "draft", first_position + index) for index, law in enumerate(laws))
+
+
+class Sampled:
+    """Pseudo-random coins: Philox keyed by (seed, request), its counter the coin's address (Salmon et al. 2011).
+
+    A coin is the top 53 bits of one output word: a multiple of 2^-53 in [0, 1).
+    """
+
+    def __init__(self, seed: int, request: int = 0) -> None:
+        if not 0 <= seed < 1 << 64 or not 0 <= request < 1 << 64:
+            raise InvalidInput(f"seed and request must lie in 0 .. 2^64 - 1, got {seed} and {request}")
+        self.seed, self.request = seed, request
+        self._key = np.array([seed, request], dtype=np.uint64)
+
+    def at(self, call: int) -> _SampledCall:
+        return _SampledCall(self._key, call)
+
+
+class _SampledCall:
+    def __init__(self, key: np.ndarray, call: int) -> None:
+        self._key, self._call = key, call
+
+    def uniform(self, purpose: Purpose, position: int) -> float:
+        counter = np.array([0, position, _PURPOSES[purpose], self._call], dtype=np.uint64)
+        word = np.random.Philox(key=self._key, counter=counter).random_raw()
+        return float(int(word) >> 11) * 2.0**-53
+
+
+class Scripted:
+    """Coins from a table by address; `otherwise` for the rest, or ContractError when it is None.
+
+    >>> Scripted({Address(2, "test", 3): 0.25}, otherwise=0.5).at(2).uniform("test", 3)
+    0.25
+    """
+
+    def __init__(self, table: Mapping[Address, Coin], otherwise: Coin | None = None) -> None:
+        self.table = {Address(*address): coin for address, coin in table.items()}
+        self.otherwise = otherwise
+        self.asked: set[Address] = set()
+
+    def at(self, call: int) -> _ScriptedCall:
+        return _ScriptedCall(self, call)
+
+
+class _ScriptedCall:
+    def __init__(self, script: Scripted, call: int) -> None:
+        self._script, self._call = script, call
+
+    def uniform(self, purpose: Purpose, position: int) -> Coin:
+        address = Address(self._call, purpose, position)
+        self._script.asked.add(address)
+        coin = self._script.table.get(address, self._script.otherwise)
+        if coin is None:
+            raise ContractError(f"the script has no coin for {address}")
+        return coin
+
+
+class _Fork:
+    """One run of the enumerated code: decisions taken so far, replayed from `forced`, then 'below' at every new fork."""
+
+    def __init__(self, forced: tuple[bool, ...]) -> None:
+        self.forced = forced
+        self.decisions: list[bool] = []
+        self.weight = Fraction(1)
+        self.coins: dict[tuple[str, int], _IntervalCoin] = {}
+
+    def uniform(self, purpose: Purpose, position: int) -> _IntervalCoin:
+        key = (purpose, position)
+        if key not in self.coins:
+            self.coins[key] = _IntervalCoin(self)
+        return self.coins[key]
+
+
+class _IntervalCoin:
+    """A coin known to lie in [low, high). Comparing it with x inside splits the run in two."""
+
+    __slots__ = ("fork", "high", "low")
+    __hash__ = None  # type: ignore[assignment]  # a coin has no single value
+
+    def __init__(self, fork: _Fork) -> None:
+        self.fork, self.low, self.high = fork, Fraction(0), Fraction(1)
+
+    def __lt__(self, x: Probability) -> bool:
+        bound = x if isinstance(x, Fraction) else Fraction(x)
+        if bound <= self.low:
+            return False
+        if bound >= self.high:
+            return True
+        fork = self.fork
+        index = len(fork.decisions)
+        below = fork.forced[index] if index < len(fork.forced) else True
+        fork.decisions.append(below)
+        length = self.high - self.low
+        if below:
+            fork.weight *= (bound - self.low) / length
+            self.high = bound
+        else:
+            fork.weight *= (self.high - bound) / length
+            self.low = bound
+        return below
+
+    def __ge__(self, x: Probability) -> bool:
+        return not self < x
+
+    # A single value has probability 0, so `<=` splits like `<` and `==` never holds: laws do not see edges. What code does
+    # AT an edge (u = 0 with alpha = 0) is for Scripted coins to show.
+    def __le__(self, x: Probability) -> bool:
+        return self < x
+
+    def __gt__(self, x: Probability) -> bool:
+        return not self < x
+
+    def __eq__(self, x: object) -> bool:
+        return self is x
+
+
+def enumerated(run: Callable[[Chance], T]) -> list[tuple[Fraction, T]]:
+    """The exact law of `run`: (probability, value) of every outcome, unmerged; the probabilities sum to 1.
+
+    `run` is called once per outcome and must be a pure function of the coins. Code that reuses, shares or rescales-by-comparison
+    a coin gets the law it deserves, since a coin keeps the interval it was split to.
+
+    >>> enumerated(lambda chance: chance.uniform("test", 1) < Fraction(1, 3))
+    [(Fraction(1, 3), True), (Fraction(2, 3), False)]
+    """
+    outcomes: list[tuple[Fraction, T]] = []
+    pending: list[tuple[bool, ...]] = [()]
+    while pending:
+        forced = pending.pop()
+        fork = _Fork(forced)
+        value = run(fork)
+        outcomes.append((fork.weight, value))
+        new = fork.decisions
+        pending += [(*new[:index], not new[index]) for index in range(len(forced), len(new))]
+    return outcomes

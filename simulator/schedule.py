@@ -1,0 +1,118 @@
+"""The schedule kernel: every left-to-right schedule is one policy over these three pure functions.
+
+A policy says, call by call, whether to verify and which accepted-draft counts to draft for:
+
+    AR            verify the empty draft
+    Linear-SS     draft branch 0 | verify                    two calls an iteration
+    Packed-SS     verify and draft branch 0                  one call (ALG1, ALG2)
+    Quadratic-SS  verify and draft branches 0 .. W           one call
+    Branches(S)   verify and draft the branches in S         one call
+
+After h accepted draft tokens the largest drafted branch b <= h supplies the next draft: what it proposes beyond the tokens
+just committed. Packed-SS is S = {0} (BRANCH0) and Quadratic-SS is S = {0, .., W}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from simulator.acceptance import accept
+from simulator.chance import Chance, draw_block
+from simulator.errors import ContractError
+from simulator.records import Call, Draft, Limits, Reply, State, Step, Stop, Tokens
+
+
+class Ask(NamedTuple):
+    """What a policy wants of one call."""
+
+    verify: bool
+    branches: Tokens = ()
+    width: int = 0
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Opening calls (the start), then a cycle of calls until the request ends.
+
+    `name` is how reports call it; the kernel looks only at the two tuples of `Ask`.
+    """
+
+    name: str
+    opening: tuple[Ask, ...]
+    cycle: tuple[Ask, ...]
+
+    def init(self, prompt: Sequence[int], limits: Limits) -> State:
+        """The state before the first call: P_0 = P, D_0 empty."""
+        return State(tuple(prompt), len(prompt), Draft(), 0, limits)
+
+    def request(self, state: State) -> Call:
+        """The forward pass to make now. Not to be asked of a state that has stopped."""
+        ask = self._plan(state.phase)
+        return Call(state.prefix, state.draft.tokens, ask.verify, ask.branches, ask.width)
+
+    def absorb(self, state: State, call: Call, reply: Reply, chance: Chance) -> tuple[State, Step]:
+        """Verify, accept, stop, keep the next draft. Raises ContractError when `reply` does not fit `call`."""
+        _check(call, reply)
+        first = state.emitted + 1
+        verified, h, tokens, fallback = (), 0, (), False
+        if call.verify:
+            verified = state.draft.tokens
+            h, tokens, fallback = accept(state.draft, reply.target, chance, first)
+        committed, stop = _cut(tokens, state)
+        a = len(committed)
+
+        branch = max((b for b in call.branches if b <= h), default=None)
+        draft = Draft() if call.verify else state.draft
+        discarded = 0
+        if stop:
+            branch, draft = None, Draft()
+        elif branch is not None:
+            laws = reply.proposals[call.branches.index(branch)]
+            assert laws is not None  # _check: b <= h <= |draft|
+            discarded = min(a - branch, len(laws))
+            kept = laws[discarded:]
+            draft = Draft(draw_block(kept, chance, first + a), kept)
+
+        step = Step(
+            verified=verified,
+            predictions=tuple(law.certain for law in reply.target),
+            accepted=h,
+            advance=len(tokens),
+            committed=committed,
+            branch=branch,
+            discarded=discarded,
+            retained=len(draft.tokens),
+            stop=stop,
+            rows=reply.rows,
+            fallback=fallback,
+        )
+        return State(state.prefix + committed, state.prompt_length, draft, self._after(state.phase), state.limits), step
+
+    def _plan(self, phase: int) -> Ask:
+        return self.opening[phase] if phase < len(self.opening) else self.cycle[phase - len(self.opening)]
+
+    def _after(self, phase: int) -> int:
+        return phase + 1 if phase + 1 < len(self.opening) + len(self.cycle) else len(self.opening)
+
+
+def _cut(tokens: Tokens, state: State) -> tuple[Tokens, Stop | None]:
+    """The stopping rule (ALG1.L7-L8): cut after the first EOS and at L; EOS wins when both fall on one token."""
+    room = state.limits.max_new_tokens - state.emitted
+    for index, token in enumerate(tokens[:room]):
+        if token in state.limits.eos:
+            return tokens[: index + 1], "eos"
+    return tokens[:room], "length" if len(tokens) >= room else None
+
+
+def _check(call: Call, reply: Reply) -> None:
+    rows = len(call.draft) + 1 if call.verify else 0
+    if len(reply.target) != rows:
+        raise ContractError(f"the model returned {len(reply.target)} verifier rows where the call asked for {rows}")
+    if len(reply.proposals) != len(call.branches):
+        raise ContractError(f"the model answered {len(reply.proposals)} branches where the call asked for {len(call.branches)}")
+    for branch, laws in zip(call.branches, reply.proposals, strict=True):
+        if branch <= len(call.draft) and (laws is None or len(laws) != call.width):
+            got = "nothing" if laws is None else f"{len(laws)} proposals"
+            raise ContractError(f"the model returned {got} for branch {branch} where the call asked for {call.width} proposals")
