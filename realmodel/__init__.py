@@ -1,0 +1,14 @@
+"""The scheduler bound to real torch/transformers models: packed layouts, caches, validation.
+
+    from realmodel import load, held_out_prompts
+    model = load("embedded", dtype="float64")
+    generate(model.session(), packed(8), prompt_ids, Limits.of(64))
+
+Needs the extra `realmodel` (torch, transformers).
+"""
+
+from realmodel.dualmode import DualModeModel, Session
+from realmodel.loading import Prompt, held_out_prompts, load
+from realmodel.validate import Validation, validate
+
+__all__ = ["DualModeModel", "Prompt", "Session", "Validation", "held_out_prompts", "load", "validate"]

@@ -6,6 +6,7 @@ A file is held out when a hash of its path says so, so the split needs no list a
 
 from __future__ import annotations
 
+import random
 import sysconfig
 import zlib
 from pathlib import Path
@@ -56,3 +57,18 @@ def split(files: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[tup
     """(training files, held-out files)."""
     train = [item for item in files if not held_out(item[0])]
     return train, [item for item in files if held_out(item[0])]
+
+
+def passages(files: list[tuple[str, str]], count: int, characters: int = 320) -> list[dict[str, str]]:
+    """`count` passages of `characters` characters, as {"name": "path:line", "text": ...}, at random line starts (fixed seed).
+
+    Files shorter than ten passages are skipped, longer ones are visited in turn.
+    """
+    rng = random.Random(0)
+    long_files = [(path, text) for path, text in files if len(text) >= 10 * characters]
+    found = []
+    for index in range(count):
+        path, text = long_files[index % len(long_files)]
+        start = text.index("\n", rng.randrange(len(text) - 8 * characters)) + 1
+        found.append({"name": f"{path}:{text.count(chr(10), 0, start) + 1}", "text": text[start : start + characters]})
+    return found

@@ -30,6 +30,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 # glibc returns every large tensor to the system and faults it in again; keeping the memory makes a step several times faster.
 _MALLOC = {
@@ -46,17 +47,20 @@ import torch.nn.functional as F  # noqa: E402
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
 from transformers import Qwen3Config, Qwen3ForCausalLM  # noqa: E402
 
-from realmodel.corpus import split, stdlib_files  # noqa: E402
+from realmodel.corpus import passages, split, stdlib_files  # noqa: E402
 
 EOS, MASK = 0, 1
 VOCAB = 2048
 CLEAN = 320  # clean tokens per sequence
 NOISY = 336  # noisy rows per sequence
 BATCH = 8
+PROMPTS = 60  # held-out passages shipped with the model
 GENERATED_PROMPT = 64  # tokens of real text before a self-generated continuation
-OFFSET_DECAY = 0.85  # loss weight of draft offset j is OFFSET_DECAY^(j-1): a later draft token counts only if the earlier ones hold
+OFFSET_DECAY = (
+    0.85  # loss weight of draft offset j is OFFSET_DECAY^(j-1): a later draft token counts only if the earlier ones hold
+)
 
-CONFIG = Qwen3Config(
+CONFIG = Qwen3Config(  # type: ignore[call-arg]
     vocab_size=VOCAB,
     hidden_size=256,
     num_hidden_layers=5,
@@ -70,7 +74,7 @@ CONFIG = Qwen3Config(
     bos_token_id=None,
     eos_token_id=EOS,
     pad_token_id=EOS,
-    mask_token_id=MASK,
+    mask_token_id=MASK,  # not Qwen3's own: kept in config.json for whoever loads the model
 )
 
 
@@ -125,7 +129,9 @@ def sample_layout(rng: random.Random, first_anchor: int) -> Layout:
     rows = CLEAN + NOISY
     mask = torch.zeros(rows, rows, dtype=torch.bool)
     mask[:CLEAN, :CLEAN] = torch.ones(CLEAN, CLEAN, dtype=torch.bool).tril()
-    source, masked, offset = [], [], []
+    source: list[int] = []
+    masked: list[bool] = []
+    offset: list[int] = []
     start = CLEAN
     for first, length, anchored in spans:
         mask[start : start + length, :first] = True
@@ -178,7 +184,7 @@ def greedy_continuations(model: Qwen3ForCausalLM, stream: torch.Tensor, count: i
     starts = torch.tensor([rng.randrange(len(stream) - GENERATED_PROMPT) for _ in range(count)])
     prompts = stream[starts[:, None] + torch.arange(GENERATED_PROMPT)]
     with torch.autocast("cpu", torch.bfloat16):
-        texts = model.generate(
+        texts: torch.Tensor = model.generate(
             prompts,
             attention_mask=torch.ones_like(prompts),
             do_sample=False,
@@ -240,6 +246,8 @@ def save(model: Qwen3ForCausalLM, tokenizer: Tokenizer, out: Path, record: dict[
     save_file(tensors, folder / "model.safetensors.part", metadata={"format": "pt"})
     os.replace(folder / "model.safetensors.part", folder / "model.safetensors")
     tokenizer.save(str(folder / "tokenizer.json"))
+    _, held = split(stdlib_files())
+    (folder / "prompts.jsonl").write_text("".join(json.dumps(item) + "\n" for item in passages(held, PROMPTS)))
     model.config.save_pretrained(folder)
     (folder / "training.json").write_text(json.dumps(record, indent=1) + "\n")
 
@@ -276,7 +284,7 @@ def main() -> None:
         torch.optim.AdamW(others, lr=0.004, betas=(0.9, 0.95), weight_decay=0.0),
     ]
     peak = [0.02, 0.004]
-    state = {"step": 0, "seconds": 0.0, "log": []}
+    state: dict[str, Any] = {"step": 0, "seconds": 0.0, "log": []}
     state_file = args.out / "state.pt"
     if state_file.exists():
         saved = torch.load(state_file, weights_only=True)
@@ -290,7 +298,7 @@ def main() -> None:
 
     total = args.minutes * 60
     distil_from = total * (1 - args.distil_share)
-    own_texts: torch.Tensor | None = None
+    own_texts = torch.empty(0, CLEAN, dtype=torch.long)
     own_until = 0.0
     clock = time.monotonic()
     last_save = state["seconds"]
@@ -327,7 +335,7 @@ def main() -> None:
             for group in optimizer.param_groups:
                 group["lr"] = top * rate
         distil = state["seconds"] >= distil_from
-        if distil and (own_texts is None or state["seconds"] > own_until):
+        if distil and (not len(own_texts) or state["seconds"] > own_until):
             own_texts = torch.cat([greedy_continuations(model, stream, 64, rng) for _ in range(16)])
             own_until = state["seconds"] + (total - distil_from) / 4
         own = distil and state["step"] % 2 == 0
@@ -348,9 +356,10 @@ def main() -> None:
         state["seconds"] += now - clock
         clock = now
         if state["step"] % 50 == 0:
+            phase = "distil" if distil else "pretrain"
+            minutes = state["seconds"] / 60
             print(
-                f"{state['seconds'] / 60:6.1f} min  step {state['step']:5d}  next-token {average[0]:.3f}  draft {average[1]:.3f}"
-                f"  {'distil' if distil else 'pretrain'}",
+                f"{minutes:6.1f} min  {phase}  step {state['step']}  next-token {average[0]:.3f}  draft {average[1]:.3f}",
                 flush=True,
             )
         if state["seconds"] - last_save > 60 * (2 if last_save == 0 else 6):

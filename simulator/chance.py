@@ -188,8 +188,8 @@ class _IntervalCoin:
 def enumerated(run: Callable[[Chance], T]) -> list[tuple[Fraction, T]]:
     """The exact law of `run`: (probability, value) of every outcome, unmerged; the probabilities sum to 1.
 
-    `run` is called once per outcome and must be a pure function of the coins. Code that reuses, shares or rescales-by-comparison
-    a coin gets the law it deserves, since a coin keeps the interval it was split to.
+    `run` is called once per outcome and must be a pure function of the coins. Code that reuses or shares a coin gets the law
+    it deserves, since a coin keeps the interval it was split to.
 
     >>> enumerated(lambda chance: chance.uniform("test", 1) < Fraction(1, 3))
     [(Fraction(1, 3), True), (Fraction(2, 3), False)]

@@ -37,9 +37,7 @@ class Generation(NamedTuple):
         return len(self.steps)
 
 
-def decode(
-    model: Model, schedule: Policy, prompt: Sequence[int], limits: Limits, chance: Source = _NO_COINS
-) -> Iterator[Step]:
+def decode(model: Model, schedule: Policy, prompt: Sequence[int], limits: Limits, chance: Source = _NO_COINS) -> Iterator[Step]:
     """Run the request and yield one Step per forward pass.
 
     Without `chance` the model must be greedy (point masses), or ContractError names the first coin that is missing. Also
@@ -57,9 +55,7 @@ def decode(
             raise ContractError(f"the schedule made {_STALL} calls in a row without emitting a token (call {number})")
 
 
-def generate(
-    model: Model, schedule: Policy, prompt: Sequence[int], limits: Limits, chance: Source = _NO_COINS
-) -> Generation:
+def generate(model: Model, schedule: Policy, prompt: Sequence[int], limits: Limits, chance: Source = _NO_COINS) -> Generation:
     """`decode` to the end."""
     steps = tuple(decode(model, schedule, prompt, limits, chance))
     stop = steps[-1].stop if steps else "length"  # L = 0 makes no call

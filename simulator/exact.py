@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import NamedTuple
 
 from simulator.chance import enumerated
 from simulator.decode import Model, Policy
 from simulator.errors import ContractError
 from simulator.laws import Law
-from simulator.records import Limits, State, Tokens
+from simulator.records import Limits, State, Step, Tokens
 
 
 class ExactLaw(NamedTuple):
@@ -31,8 +32,18 @@ class ExactLaw(NamedTuple):
         return sum((count * weight for count, weight in self.nfe.items()), Fraction(0))
 
 
-def exact_law(schedule: Policy, model: Model, prompt: Sequence[int], limits: Limits, max_calls: int = 1000) -> ExactLaw:
-    """The law of the output and of NFE. Raises ContractError when `max_calls` calls do not end every path."""
+def exact_law(
+    schedule: Policy,
+    model: Model,
+    prompt: Sequence[int],
+    limits: Limits,
+    observe: Callable[[Step], None] = lambda step: None,
+    max_calls: int = 1000,
+) -> ExactLaw:
+    """The law of the output and of NFE; `observe` sees the Step of every transition, so that a check can tell what it reached.
+
+    Raises ContractError when `max_calls` calls do not end every path.
+    """
     output: defaultdict[Tokens, Fraction] = defaultdict(Fraction)
     nfe: defaultdict[int, Fraction] = defaultdict(Fraction)
     layer: dict[State, Fraction] = {schedule.init(prompt, limits): Fraction(1)}
@@ -47,8 +58,9 @@ def exact_law(schedule: Policy, model: Model, prompt: Sequence[int], limits: Lim
                 continue
             call = schedule.request(state)
             reply = model(call)
-            for share, after in enumerated(lambda chance, s=state, c=call, r=reply: schedule.absorb(s, c, r, chance)[0]):
+            for share, (after, step) in enumerated(partial(schedule.absorb, state, call, reply)):
                 transitions += 1
+                observe(step)
                 following[after] += weight * share
         if not following:
             return ExactLaw(dict(output), dict(nfe), states, transitions)
@@ -66,14 +78,5 @@ def autoregressive_law(target: Callable[[Tokens], Law], prompt: Sequence[int], l
             finished[tokens] = weight
             continue
         law = target((*prompt, *tokens))
-        for token in range(_vocabulary(law)):
-            p = Fraction(law.probability(token))
-            if p:
-                pending.append(((*tokens, token), weight * p))
+        pending += [((*tokens, token), weight * Fraction(law.probability(token))) for token in law.support]
     return finished
-
-
-def _vocabulary(law: Law) -> int:
-    if law.certain is not None:
-        return law.certain + 1
-    return len(law.probabilities)  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ verdicts) and `ArrayLaw` (numpy float64). A float law's draw and test use the fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
@@ -24,6 +24,10 @@ class Law(Protocol):
     """A probability law over the ids 0 .. V-1."""
 
     @property
+    def support(self) -> Sequence[int]:
+        """The tokens of positive probability, ascending."""
+
+    @property
     def certain(self) -> int | None:
         """The token of a point mass, None for any other law."""
 
@@ -37,6 +41,11 @@ class Law(Protocol):
         """Inverse CDF over ascending ids: the first token whose cumulative probability exceeds `coin`."""
 
 
+def argmax(law: Law) -> Point:
+    """Temperature 0: all mass on the most likely token, the lowest id among equals."""
+    return Point(max(law.support, key=law.probability))  # max keeps the first of equals
+
+
 class Point:
     """All mass on one token: the law of greedy decoding (COR-GREEDY)."""
 
@@ -44,6 +53,10 @@ class Point:
 
     def __init__(self, token: int) -> None:
         self.token = token
+
+    @property
+    def support(self) -> tuple[int]:
+        return (self.token,)
 
     @property
     def certain(self) -> int:
@@ -96,11 +109,16 @@ class RationalLaw:
         total = sum(weights)
         return cls(Fraction(w, total) for w in weights)
 
+    @property
+    def support(self) -> tuple[int, ...]:
+        return tuple(token for token, _ in self.cumulative)
+
     def probability(self, token: int) -> Fraction:
         return self.probabilities[token] if 0 <= token < len(self.probabilities) else Fraction(0)
 
     def residual(self, proposal: Law) -> RationalLaw | None:
-        return _rational_residual(self, proposal)
+        residual: RationalLaw | None = _rational_residual(self, proposal)  # type: ignore[arg-type]  # every law is hashable
+        return residual
 
     def draw(self, coin: Coin) -> int:
         for token, total in self.cumulative[:-1]:
@@ -121,7 +139,7 @@ class RationalLaw:
 
 
 @lru_cache(maxsize=1 << 16)
-def _rational_residual(target: RationalLaw, proposal: Law) -> RationalLaw | None:
+def _rational_residual(target: RationalLaw, proposal: Any) -> RationalLaw | None:
     mass = [max(p - Fraction(proposal.probability(token)), Fraction(0)) for token, p in enumerate(target.probabilities)]
     total = sum(mass)
     return RationalLaw(m / total for m in mass) if total else None
@@ -134,6 +152,10 @@ class ArrayLaw:
 
     def __init__(self, probabilities: npt.ArrayLike) -> None:
         self.probabilities = np.asarray(probabilities, dtype=np.float64)
+
+    @property
+    def support(self) -> list[int]:
+        return np.flatnonzero(self.probabilities).tolist()
 
     @property
     def certain(self) -> None:

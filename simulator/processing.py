@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from simulator.decode import Model
-from simulator.laws import Law, Point
+from simulator.laws import argmax
 from simulator.records import Call, Reply
 
 
 def greedy(model: Model) -> Model:
     """`model` at temperature 0: every law becomes a point mass on its most likely token, the lowest id among equals."""
-
-    def argmax(law: Law) -> Point:
-        if law.certain is not None:
-            return Point(law.certain)
-        probabilities = list(law.probabilities)  # type: ignore[attr-defined]
-        return Point(max(range(len(probabilities)), key=lambda token: (probabilities[token], -token)))
 
     def processed(call: Call) -> Reply:
         reply = model(call)

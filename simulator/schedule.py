@@ -56,7 +56,9 @@ class Schedule:
         """Verify, accept, stop, keep the next draft. Raises ContractError when `reply` does not fit `call`."""
         _check(call, reply)
         first = state.emitted + 1
-        verified, h, tokens, fallback = (), 0, (), False
+        verified: Tokens = ()
+        tokens: Tokens = ()
+        h, fallback = 0, False
         if call.verify:
             verified = state.draft.tokens
             h, tokens, fallback = accept(state.draft, reply.target, chance, first)

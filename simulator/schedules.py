@@ -54,7 +54,8 @@ def named(name: str, width: int, start: str = "algorithm") -> Schedule:
     """The schedule called `name` on the command line. Raises InvalidInput for an unknown name, start, or W < 1."""
     makers: dict[str, Callable[[int, str], Schedule]] = {"linear": linear, "packed": packed, "quadratic": quadratic}
     if name == "ar":
-        _start(start)
+        if _start(start) != "algorithm":
+            raise InvalidInput(f"ar knows only the start 'algorithm', got {start!r}")
         return ar()
     if name in makers:
         return makers[name](width, start)

@@ -6,13 +6,13 @@ import random
 from collections.abc import Callable
 from functools import lru_cache
 
-from simulator.laws import Law, RationalLaw
+from simulator.laws import Law, RationalLaw, argmax
 from simulator.oracles.answer import answer
 from simulator.records import Call, Reply, Tokens
 
 
 class TabularModel:
-    """target(prefix) and proposal(prefix, j), j = 1 .. W counted after the prefix; both are remembered, so they must be pure."""
+    """target(prefix) and proposal(prefix, j), j = 1 .. W counted after the prefix. Both must be pure: answers are kept."""
 
     def __init__(self, target: Callable[[Tokens], Law], proposal: Callable[[Tokens, int], Law]) -> None:
         self.target = lru_cache(maxsize=None)(target)
@@ -20,6 +20,10 @@ class TabularModel:
 
     def __call__(self, call: Call) -> Reply:
         return answer(call, self.target, self.proposal)
+
+    def greedy(self) -> TabularModel:
+        """The same tables at temperature 0."""
+        return TabularModel(lambda prefix: argmax(self.target(prefix)), lambda prefix, j: argmax(self.proposal(prefix, j)))
 
 
 def random_tables(vocabulary: int, seed: int, top_weight: int = 5) -> TabularModel:

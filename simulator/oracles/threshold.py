@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.errors import InvalidInput
 from simulator.laws import Point
@@ -16,7 +17,7 @@ class ThresholdModel:
     """A greedy target with continuation `truth` and a drafter with thresholds c*_1 .. c*_n (ASM3.1).
 
     Positions and contexts count output tokens. Positions beyond the vector are always drafted correctly. A draft made before
-    its threshold is never right by accident: it is another token of {0, 1, .., `vocabulary` - 1}. Contexts off the greedy path are
+    its threshold is never right by accident: it is another token of 0 .. `vocabulary` - 1. Contexts off the greedy path are
     answered by position alone; no schedule can use what it learns there.
 
     Raises InvalidInput when a threshold lies outside 0 <= c*_k <= k, or the vocabulary has fewer than 2 tokens.
@@ -52,7 +53,7 @@ class ThresholdModel:
         return self.truth[k - 1] if k <= len(self.truth) else 0
 
 
-def random_lags(length: int, mean_lag: float, rng: np.random.Generator) -> np.ndarray:
+def random_lags(length: int, mean_lag: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Thresholds c*_k = max(0, k - lag_k) with independent geometric lags >= 0, shape [length].
 
     A lag of 0 means the position is never drafted correctly before it is verified (c*_k = k); a lag of g means it is drafted
@@ -61,4 +62,5 @@ def random_lags(length: int, mean_lag: float, rng: np.random.Generator) -> np.nd
     if mean_lag < 0:
         raise InvalidInput(f"the mean lag must be >= 0, got {mean_lag}")
     lags = rng.geometric(1 / (1 + mean_lag), size=length) - 1
-    return np.maximum(np.arange(1, length + 1) - lags, 0)
+    thresholds: npt.NDArray[np.int64] = np.maximum(np.arange(1, length + 1) - lags, 0)
+    return thresholds

@@ -1,0 +1,158 @@
+"""A dual-mode transformer behind `model(call) -> Reply`: packed rows, explicit mask and positions, one reusable KV cache."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from realmodel.layout import Rows, attention, common_prefix, fixed_attention, rows_of
+from simulator.errors import InvalidInput
+from simulator.laws import ArrayLaw, Law, Point
+from simulator.records import Call, Reply
+
+_DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """The torch dtype called `name`. Raises InvalidInput for a dtype this binding does not run in."""
+    if name not in _DTYPES:
+        raise InvalidInput(f"unknown dtype {name!r}; allowed: {', '.join(_DTYPES)}")
+    return _DTYPES[name]
+
+
+class DualModeModel:
+    """Weights that predict causally and, on MASK rows, draft: a transformers causal language model with a mask token.
+
+    `network` is called as transformers 5 calls a decoder: input_ids [1, R], position_ids [1, R], an additive 4D mask
+    [1, 1, R, K + R] in its own dtype (right under sdpa and eager attention alike) and a cache that supports `crop`.
+    """
+
+    def __init__(self, network: Any, tokenizer: Any, mask_token: int, name: str) -> None:
+        self.network, self.tokenizer, self.mask_token, self.name = network, tokenizer, mask_token, name
+        self.vocabulary: int = network.config.vocab_size
+        self.eos: int | None = network.config.eos_token_id
+        self.max_positions: int = network.config.max_position_embeddings
+        self.dtype: torch.dtype = network.dtype
+        self.device: torch.device = network.device
+
+    def session(self, temperature: float = 0.0) -> Session:
+        """A fresh request: its own cache, nothing shared with any other. `temperature` 0 is greedy."""
+        return Session(self, temperature)
+
+    def check_prompt(self, prompt: tuple[int, ...], max_new_tokens: int, width: int = 0) -> None:
+        """Raise InvalidInput unless the request can run: a nonempty prompt of known ids that leaves room for the output."""
+        if not prompt:
+            raise InvalidInput(f"{self.name} needs a prompt of at least 1 token, got none")
+        self.check_ids(prompt)
+        needed = len(prompt) + max_new_tokens + 2 * width
+        if needed > self.max_positions:
+            raise InvalidInput(
+                f"prompt ({len(prompt)}), new tokens ({max_new_tokens}) and drafts need {needed} positions;"
+                f" {self.name} has {self.max_positions}"
+            )
+
+    def check_ids(self, tokens: tuple[int, ...] | list[int]) -> None:
+        """Raise InvalidInput when an id is outside the vocabulary."""
+        wrong = next((token for token in tokens if not 0 <= token < self.vocabulary), None)
+        if wrong is not None:
+            raise InvalidInput(f"token id {wrong} is outside the vocabulary of {self.name}: 0 .. {self.vocabulary - 1}")
+
+
+class Session:
+    """One request on a `DualModeModel`: call it with a Call, get a Reply.
+
+    The cache holds causal rows only. What was accepted is found by comparing the next prefix with the rows cached, so a
+    schedule never sees the cache. `model_seconds` is the time spent inside the network, device-synchronised.
+    """
+
+    def __init__(self, model: DualModeModel, temperature: float) -> None:
+        from transformers import DynamicCache
+
+        if temperature < 0:
+            raise InvalidInput(f"temperature must be >= 0 (0 is greedy), got {temperature}")
+        self.model, self.temperature = model, temperature
+        self.cache = DynamicCache(config=model.network.config)
+        self.cached: tuple[int, ...] = ()  # tokens whose causal rows are in the cache
+        self.stale = 0  # rows physically in the cache behind them
+        self.model_seconds = 0.0
+        self._masks: dict[tuple[object, ...], torch.Tensor] = {}
+
+    def __call__(self, call: Call) -> Reply:
+        rows, logits = self.logits(call)
+        laws = self._laws(logits, len(rows.verifier))
+        target, rest = tuple(laws[: len(rows.verifier)]), laws[len(rows.verifier) :]
+        proposals: list[tuple[Law, ...] | None] = []
+        for block in rows.proposals:
+            size = len(block) if block else 0
+            proposals.append(None if block is None else tuple(rest[:size]))
+            rest = rest[size:]
+        return Reply(target, tuple(proposals), len(rows.tokens) - rows.catch_up)
+
+    @torch.inference_mode()
+    def logits(self, call: Call) -> tuple[Rows, torch.Tensor]:
+        """Run the one forward of `call`: its rows, and the logits [rows read, vocabulary] of its verifier rows and then of
+        its proposal rows, branch by branch."""
+        if not call.prefix:
+            raise InvalidInput(f"{self.model.name} needs a prompt of at least 1 token, got none")
+        model = self.model
+        keep = common_prefix(self.cached, call.prefix[:-1])
+        surplus = len(self.cached) - keep + self.stale
+        if surplus:
+            self.cache.crop(-surplus)
+        self.cached, self.stale = self.cached[:keep], 0
+        rows = rows_of(call, keep, model.mask_token)
+        model.check_ids(rows.tokens)
+        read = rows.verifier + [row for block in rows.proposals if block for row in block]
+        read = read or [len(rows.tokens) - 1]
+        inputs = torch.tensor([*rows.tokens, *rows.positions, *read], device=model.device)
+        count = len(rows.tokens)
+        mask = self._mask(call, keep, rows.catch_up)
+
+        started = self._clock()
+        logits = model.network(
+            input_ids=inputs[None, :count],
+            position_ids=inputs[None, count : 2 * count],
+            attention_mask=mask,
+            cache=self.cache,
+            use_cache=True,
+            logits_to_keep=inputs[2 * count :],
+        ).logits[0]
+        self.model_seconds += self._clock() - started
+
+        self.cached = (call.prefix + call.draft)[: keep + rows.keep]
+        self.stale = count - rows.keep
+        return rows, logits[: len(read)]
+
+    def _laws(self, logits: torch.Tensor, verifier_rows: int) -> list[Law]:
+        logits = logits.clone()
+        logits[verifier_rows:, self.model.mask_token] = -torch.inf  # a drafter never proposes the mask itself (PAD)
+        if self.temperature == 0:
+            return [Point(token) for token in logits.argmax(-1).tolist()]
+        laws = torch.softmax(logits.double() / self.temperature, -1).cpu().numpy()
+        return [ArrayLaw(law) for law in laws]
+
+    def _mask(self, call: Call, cached: int, catch_up: int) -> torch.Tensor:
+        """The additive mask [1, 1, R, cached + R]: a view into a buffer whose right edge is the layout and left part open."""
+        if catch_up:
+            return self._additive(attention(call, cached, catch_up))
+        slots = max(call.width, len(call.draft))
+        key = (call.verify, call.branches, call.width, slots)
+        buffer = self._masks.get(key)
+        fixed = fixed_attention(*key)
+        if buffer is None or buffer.shape[-1] < cached + len(fixed):
+            room = 2 * cached + 64
+            sees = np.concatenate([np.ones((len(fixed), room), dtype=bool), fixed], axis=1)
+            buffer = self._masks[key] = self._additive(sees)
+        return buffer[..., buffer.shape[-1] - cached - len(fixed) :]
+
+    def _additive(self, sees: np.ndarray) -> torch.Tensor:
+        mask = torch.zeros(sees.shape, dtype=self.model.dtype, device=self.model.device)
+        return mask.masked_fill_(~torch.from_numpy(sees).to(self.model.device), -torch.inf)[None, None]
+
+    def _clock(self) -> float:
+        if self.model.device.type == "cuda":
+            torch.cuda.synchronize(self.model.device)
+        return time.perf_counter()

@@ -1,0 +1,106 @@
+"""The physical rows of one packed call (LAYD1, LAYQ): which token, at which position, sees what, and which rows are read.
+
+A call's rows, in this order (n = |prefix|, B = W + 1, |D| <= W):
+
+    catch-up    causal rows for the part of prefix[:-1] that the cache lacks (the prompt, in the first call)
+    verifier    [ prefix[-1], D, MASK .. ]                      B rows, causal, positions n-1 .. n-1+W
+    branch b    [ d_b, MASK^W ]  (d_0 = prefix[-1])             B rows, bidirectional, positions n-1+b .. n-1+b+W
+
+Packed-SS has one branch, b = 0; who attends to whom, for W = 2 (x = attends):
+
+                  cached  last d1 d2   last M  M
+        last        x      x
+        d1          x      x   x
+        d2          x      x   x  x
+        last        x                   x   x  x
+        MASK        x                   x   x  x
+        MASK        x                   x   x  x
+
+Branch b > 0 also sees the verifier rows before d_b. Verifier row i predicts the token after it; a MASK row predicts its own
+position. Padding (MASK in unused draft slots, branches b > |D|) is computed and never read: it cannot extend acceptance (PAD).
+The rows worth keeping, [catch-up | prefix[-1], D], come first: dropping the others is a suffix crop of the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from simulator.records import Call
+
+Shape = tuple[bool, tuple[int, ...], int]
+"""What fixes the rows after the catch-up: (verify, branches, width)."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one forward. R = catch_up + fixed rows."""
+
+    tokens: list[int]  # [R]
+    positions: list[int]  # [R]
+    catch_up: int  # leading rows that only fill the cache
+    keep: int  # leading rows that are causal rows of prefix + draft: what the cache may keep
+    verifier: list[int]  # rows to read target laws from, |draft| + 1 or none
+    proposals: list[list[int] | None]  # per branch: its W rows, None where b > |draft|
+
+
+def rows_of(call: Call, cached: int, mask_token: int) -> Rows:
+    """Lay out `call` after a cache holding the causal rows of prefix[:cached], cached <= |prefix| - 1."""
+    n, width, draft = len(call.prefix), call.width, call.draft
+    slots = max(width, len(draft)) if call.verify else 0
+    tokens = list(call.prefix[cached : n - 1])
+    catch_up = len(tokens)
+    positions = list(range(cached, n - 1))
+    verifier: list[int] = []
+    keep = catch_up
+    if call.verify:
+        verifier = list(range(catch_up, catch_up + len(draft) + 1))
+        keep += len(draft) + 1
+        tokens += [call.prefix[-1], *draft, *[mask_token] * (slots - len(draft))]
+        positions += range(n - 1, n + slots)
+    proposals: list[list[int] | None] = []
+    for b in call.branches:
+        start = len(tokens)
+        seed = call.prefix[-1] if b == 0 else draft[b - 1] if b <= len(draft) else mask_token
+        tokens += [seed, *[mask_token] * width]
+        positions += range(n - 1 + b, n + b + width)
+        proposals.append(list(range(start + 1, start + 1 + width)) if b <= len(draft) else None)
+    return Rows(tokens, positions, catch_up, keep, verifier, proposals)
+
+
+@lru_cache(maxsize=256)
+def fixed_attention(verify: bool, branches: tuple[int, ...], width: int, slots: int) -> np.ndarray:
+    """Who sees whom among the rows after the catch-up, bool [rows, rows]; all of them also see the cache and the catch-up."""
+    b_rows, v_rows = width + 1, slots + 1 if verify else 0
+    rows = v_rows + b_rows * len(branches)
+    sees = np.zeros((rows, rows), dtype=bool)
+    sees[:v_rows, :v_rows] = np.tri(v_rows, dtype=bool)  # T_B
+    for index, b in enumerate(branches):
+        block = slice(v_rows + index * b_rows, v_rows + (index + 1) * b_rows)
+        sees[block, block] = True  # J_B
+        sees[block, : min(b, v_rows)] = True  # the verifier rows before d_b
+    return sees
+
+
+def attention(call: Call, cached: int, catch_up: int) -> np.ndarray:
+    """Who sees whom, bool [R, cached + R], True = attends."""
+    slots = max(call.width, len(call.draft))
+    fixed = fixed_attention(call.verify, call.branches, call.width, slots)
+    rows = catch_up + len(fixed)
+    sees = np.zeros((rows, cached + rows), dtype=bool)
+    sees[:, :cached] = True
+    sees[:catch_up, cached : cached + catch_up] = np.tri(catch_up, dtype=bool)
+    sees[catch_up:, cached : cached + catch_up] = True
+    sees[catch_up:, cached + catch_up :] = fixed
+    return sees
+
+
+def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
+    """Length of the longest common prefix of two token sequences."""
+    limit = min(len(left), len(right))
+    if left[:limit] == right[:limit]:
+        return limit
+    return next(index for index in range(limit) if left[index] != right[index])

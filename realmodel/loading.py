@@ -1,0 +1,81 @@
+"""Loading the embedded model, or a folder laid out like it, in a chosen dtype and on a chosen device."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from realmodel.dualmode import DualModeModel, torch_dtype
+from realmodel.precision import to_float64
+from simulator.errors import InvalidInput
+
+EMBEDDED = Path(__file__).parent / "embedded"
+
+
+class Prompt(NamedTuple):
+    """A held-out prompt: the beginning of a passage the model was not trained on."""
+
+    name: str  # where it comes from
+    text: str
+
+
+def load(name_or_folder: str = "embedded", dtype: str = "float32", device: str = "cpu") -> DualModeModel:
+    """The model called `embedded`, or the one in a folder with config.json, model.safetensors and tokenizer.json.
+
+    Raises InvalidInput, in one line, when a file is missing, truncated or does not fit the others.
+    """
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+    from tokenizers import Tokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    target = torch_dtype(dtype)
+    folder = EMBEDDED if name_or_folder == "embedded" else Path(name_or_folder)
+    if not folder.is_dir():
+        raise InvalidInput(f"unknown model {name_or_folder!r}; allowed: 'embedded' or a local folder")
+    for file in ("config.json", "model.safetensors", "tokenizer.json"):
+        if not (folder / file).is_file():
+            raise InvalidInput(f"the model folder of {name_or_folder!r} has no {file}")
+    try:
+        where = torch.device(device)
+        torch.zeros(1, device=where)
+    except (RuntimeError, AssertionError) as error:
+        raise InvalidInput(f"device {device!r} is not available here; 'cpu' always is") from error
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception as error:  # both libraries raise bare exceptions for malformed files
+        raise InvalidInput(
+            f"config.json or tokenizer.json of {name_or_folder!r} cannot be read: {_first_line(error)}"
+        ) from error
+    mask_token = getattr(config, "mask_token_id", None)
+    if not isinstance(mask_token, int) or not 0 <= mask_token < config.vocab_size:
+        raise InvalidInput(f"config.json of {name_or_folder!r} needs a mask_token_id in 0 .. {config.vocab_size - 1}")
+    try:
+        weights = load_file(folder / "model.safetensors")
+    except (SafetensorError, OSError) as error:
+        raise InvalidInput(f"model.safetensors of {name_or_folder!r} is damaged or truncated: {_first_line(error)}") from error
+
+    network = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=torch.float32)
+    missing, unexpected = network.load_state_dict(weights, strict=False)
+    if unexpected or set(missing) - ({"lm_head.weight"} if config.tie_word_embeddings else set()):
+        raise InvalidInput(f"model.safetensors of {name_or_folder!r} does not hold the weights config.json describes")
+    network.tie_weights()
+    network = to_float64(network) if target == torch.float64 else network.to(target)
+    network.to(where).eval()
+    name = name_or_folder if name_or_folder == "embedded" else folder.name
+    return DualModeModel(network, tokenizer, mask_token, name)
+
+
+def held_out_prompts(count: int) -> list[Prompt]:
+    """The first `count` held-out prompts of the embedded model. Raises InvalidInput for a count that is not available."""
+    lines = (EMBEDDED / "prompts.jsonl").read_text().splitlines()
+    if not 1 <= count <= len(lines):
+        raise InvalidInput(f"the embedded model has 1 .. {len(lines)} held-out prompts, {count} were asked for")
+    return [Prompt(**json.loads(line)) for line in lines[:count]]
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

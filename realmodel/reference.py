@@ -1,0 +1,40 @@
+"""The independent autoregressive path: transformers' own generate, and plain causal forwards with no schedule in them."""
+
+from __future__ import annotations
+
+import torch
+
+from realmodel.dualmode import DualModeModel
+from simulator.records import Limits, Tokens
+
+
+@torch.inference_mode()
+def greedy_reference(model: DualModeModel, prompt: Tokens, limits: Limits) -> Tokens:
+    """The continuation by `generate(do_sample=False)`, stop token included."""
+    if limits.max_new_tokens == 0:
+        return ()
+    inputs = torch.tensor([prompt], device=model.device)
+    output = model.network.generate(
+        inputs,
+        attention_mask=torch.ones_like(inputs),
+        do_sample=False,
+        max_new_tokens=limits.max_new_tokens,
+        eos_token_id=sorted(limits.eos) or None,
+        pad_token_id=model.mask_token,
+    )
+    return tuple(output[0, len(prompt) :].tolist())
+
+
+@torch.inference_mode()
+def causal_logits(model: DualModeModel, tokens: Tokens, one_by_one: bool = False) -> torch.Tensor:
+    """Plain causal logits after every token, [len(tokens), vocabulary], float64: in one forward, or cached row by row."""
+    inputs = torch.tensor([tokens], device=model.device)
+    if not one_by_one:
+        logits: torch.Tensor = model.network(inputs, use_cache=False).logits[0]
+        return logits.double()
+    cache, rows = None, []
+    for index in range(len(tokens)):
+        output = model.network(inputs[:, index : index + 1], cache=cache, use_cache=True)
+        cache = output.cache
+        rows.append(output.logits[0, 0].double())
+    return torch.stack(rows)

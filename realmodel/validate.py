@@ -1,0 +1,156 @@
+"""Validate a real model: every schedule against transformers' greedy decoding, and what each one costs.
+
+Schedules are interleaved prompt by prompt, after an unmeasured warm-up, so that a drifting machine hits all of them alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+
+from realmodel.dualmode import DualModeModel
+from realmodel.reference import causal_logits, greedy_reference
+from simulator.decode import generate
+from simulator.records import Limits, Tokens
+from simulator.schedule import Schedule
+
+
+class Difference(NamedTuple):
+    """The first place where a schedule's output leaves the reference."""
+
+    prompt: str
+    position: int  # output position, 1 after the prompt
+    expected: int | None  # the reference's token, None past its end
+    got: int | None
+    gap: float  # reference logit of `expected` minus that of `got`, plain causal forward in the tested dtype
+    noise: float  # largest logit difference between two plain AR runs of this context (row by row, all at once)
+
+    @property
+    def tie(self) -> bool:
+        """Whether runs without any schedule already differ by as much as these two tokens do."""
+        return self.gap <= 2 * self.noise
+
+
+@dataclass
+class Tally:
+    """Sums of one schedule over the prompts. Times in seconds, device-synchronised; tokens include stop tokens (METRICS)."""
+
+    name: str
+    tokens: int = 0
+    nfe: int = 0
+    rows: int = 0  # token rows evaluated, padding included, prompt rows excluded
+    wall: float = 0.0
+    model: float = 0.0  # part of `wall` spent inside the network
+    exact: int = 0  # prompts whose tokens equal the reference
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def ties(self) -> int:
+        return sum(difference.tie for difference in self.differences)
+
+    @property
+    def verdict(self) -> str:
+        """EXACT, TIES (equal up to certified ties) or DIFFERENT."""
+        if not self.differences:
+            return "EXACT"
+        return "TIES" if self.ties == len(self.differences) else "DIFFERENT"
+
+
+@dataclass
+class Validation:
+    """The result of `validate`."""
+
+    model: str
+    dtype: str
+    device: str
+    prompts: int
+    max_new_tokens: int
+    width: int
+    start: str
+    reference: Tally  # transformers' generate; its NFE is one call a token, its model time is not separable
+    schedules: list[Tally]
+
+
+def validate(
+    model: DualModeModel,
+    prompts: Sequence[tuple[str, Tokens]],
+    schedules: Sequence[Schedule],
+    limits: Limits,
+    width: int,
+    start: str,
+    progress: Callable[[Sequence[tuple[str, Tokens]]], Iterator[tuple[str, Tokens]]] = iter,
+) -> Validation:
+    """Decode every (name, prompt) greedily with every schedule and compare with transformers' generate.
+
+    Raises InvalidInput for a prompt the model cannot take. `progress` wraps the iteration over prompts.
+    """
+    for _, prompt in prompts:
+        model.check_prompt(prompt, limits.max_new_tokens, width)
+    reference = Tally("transformers generate")
+    tallies = [Tally(schedule.name) for schedule in schedules]
+    warm = Limits.of(min(4, limits.max_new_tokens))
+    for schedule in schedules:
+        generate(model.session(), schedule, prompts[0][1], warm)
+    greedy_reference(model, prompts[0][1], warm)
+
+    for number, (name, prompt) in enumerate(progress(prompts)):
+        begun = _now(model)
+        expected = greedy_reference(model, prompt, limits)
+        reference.wall += _now(model) - begun
+        reference.tokens += len(expected)
+        reference.nfe += len(expected)
+        reference.rows += len(expected)
+        reference.exact += 1
+        for turn in range(len(schedules)):
+            which = (turn + number) % len(schedules)
+            session = model.session()
+            begun = _now(model)
+            run = generate(session, schedules[which], prompt, limits)
+            tally = tallies[which]
+            tally.wall += _now(model) - begun
+            tally.model += session.model_seconds
+            tally.tokens += len(run.tokens)
+            tally.nfe += run.nfe
+            tally.rows += sum(step.rows for step in run.steps)
+            if run.tokens == expected:
+                tally.exact += 1
+            else:
+                tally.differences.append(first_difference(model, name, prompt, expected, run.tokens))
+    return Validation(
+        model.name,
+        str(model.dtype).removeprefix("torch."),
+        str(model.device),
+        len(prompts),
+        limits.max_new_tokens,
+        width,
+        start,
+        reference,
+        tallies,
+    )
+
+
+def first_difference(model: DualModeModel, name: str, prompt: Tokens, expected: Tokens, got: Tokens) -> Difference:
+    """Where two different outputs part, with the logit gap there and the noise of plain AR runs on the same context."""
+    index = next(
+        (i for i, pair in enumerate(zip(expected, got, strict=False)) if pair[0] != pair[1]), min(len(expected), len(got))
+    )
+    want, have = (t[index] if index < len(t) else None for t in (expected, got))
+    if want is None or have is None:  # one output goes on where the other has ended: never a tie
+        return Difference(name, index + 1, want, have, float("inf"), 0.0)
+    context = prompt + expected[:index]
+    at_once, stepwise = causal_logits(model, context), causal_logits(model, context, one_by_one=True)
+    gap = (at_once[-1, want] - at_once[-1, have]).item()
+    # generate takes its argmax over float32 logits whatever the dtype.
+    rounding = at_once[-1].abs().max().item() * torch.finfo(torch.float32).eps
+    noise = max((at_once - stepwise).abs().max().item(), rounding)
+    return Difference(name, index + 1, want, have, gap, noise)
+
+
+def _now(model: DualModeModel) -> float:
+    if model.device.type == "cuda":
+        torch.cuda.synchronize(model.device)
+    return time.perf_counter()

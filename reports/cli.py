@@ -1,0 +1,214 @@
+"""The `packedss` command. Commands only gather arguments and print; the work is done in the rooms below.
+
+Exit codes: 0 holds, 1 violated (or not exact), 2 could not run: bad input, a missing extra, a check that did not run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.exceptions import TyperException
+
+from reports.output import progress, replay_line, write_json
+from simulator.errors import ContractError, InvalidInput
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Is a self-speculative decoding schedule exact, and what does it cost?",
+)
+
+
+def _writable(file: Path | None) -> Path | None:
+    """Refuse a result file that cannot be written before the work is done, not after."""
+    if file is not None and (file.is_dir() or not os.access(file.parent, os.W_OK)):
+        raise InvalidInput(f"cannot write the result to {str(file)!r}: not a file in a writable folder")
+    return file
+
+
+Json = Annotated[Path | None, typer.Option("--json", help="Also write the result to this file as JSON.", callback=_writable)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No tables and no progress.")]
+Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
+Schedules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--schedule", "-s", help="ar, linear, packed, quadratic or branches:0,2,...; repeatable. Default: the first four."
+    ),
+]
+Widths = Annotated[list[int] | None, typer.Option("--width", "-w", help="Speculative width W; repeatable. Default: 8.")]
+Start = Annotated[str, typer.Option(help="algorithm (empty first draft) or sampled (E.2 at temperature 1).")]
+
+
+@app.command()
+def prove(
+    length: Annotated[int, typer.Option(help="All threshold vectors up to this length, 1 .. 8.")] = 6,
+    json_file: Json = None,
+    quiet: Quiet = False,
+) -> int:
+    """Check claims of the paper: exact output laws, and dominance over all small threshold vectors."""
+    from proofs_check.distribution import EXPECTED, check_distribution
+    from proofs_check.dominance import check_dominance
+    from proofs_check.ledger import exit_code
+    from simulator.schedules import STARTS
+
+    if not 1 <= length <= 8:
+        raise InvalidInput(f"--length must lie in 1 .. 8 (there are (length + 1)! vectors), got {length}")
+    cells = [(name, start) for name in EXPECTED for start in STARTS]
+    entries = [check_distribution(*cell) for cell in progress(cells, "exact laws", quiet)]
+    entries += check_dominance(length)
+    if not quiet:
+        from reports.tables import print_ledger
+
+        print_ledger(entries)
+    write_json(json_file, "prove", {"length": length}, [vars(entry) for entry in entries])
+    replay_line(quiet)
+    return exit_code(entries)
+
+
+@app.command()
+def simulate(
+    schedule: Schedules = None,
+    width: Widths = None,
+    tokens: Annotated[int, typer.Option("--tokens", "-n", help="Tokens per run, L.")] = 256,
+    runs: Annotated[int, typer.Option(help="Number of simulated requests.")] = 50,
+    mean_lag: Annotated[
+        float, typer.Option(help="How far ahead the drafter sees: mean of its geometric lag, in tokens.")
+    ] = 3.0,
+    thresholds: Annotated[
+        str | None, typer.Option(help="One request with these thresholds c*_1,c*_2,... instead of random ones.")
+    ] = None,
+    start: Start = "algorithm",
+    seed: Seed = 0,
+    json_file: Json = None,
+    quiet: Quiet = False,
+) -> int:
+    """Count model calls (NFE) under threshold drafters (Assumption 3.1)."""
+    from functools import partial
+
+    from simulator.records import Limits
+    from simulator.simulate import count_calls, lag_drafters
+
+    Limits.of(tokens)
+    if runs < 1:
+        raise InvalidInput(f"--runs must be >= 1, got {runs}")
+    drafters = lag_drafters(runs, tokens, mean_lag, seed) if thresholds is None else [_integers("--thresholds", thresholds)]
+    results = {
+        w: count_calls(schedules, drafters, tokens, progress=partial(progress, label="simulating", quiet=quiet))
+        for w, schedules in _schedules(schedule, width, start).items()
+    }
+    if not quiet:
+        from reports.tables import print_call_counts
+
+        print_call_counts(results, start, tokens, len(drafters), mean_lag if thresholds is None else None)
+    arguments = {
+        "tokens": tokens,
+        "runs": len(drafters),
+        "mean_lag": mean_lag,
+        "thresholds": thresholds,
+        "start": start,
+        "seed": seed,
+    }
+    rows = [
+        {"width": w, **count._asdict(), "tokens_per_nfe": count.tokens_per_nfe}
+        for w, counts in results.items()
+        for count in counts
+    ]
+    write_json(json_file, "simulate", arguments, rows)
+    replay_line(quiet)
+    return 0
+
+
+@app.command()
+def validate(
+    model: Annotated[str, typer.Option(help="embedded, or a local folder laid out like it.")] = "embedded",
+    schedule: Schedules = None,
+    width: Widths = None,
+    prompts: Annotated[int, typer.Option(help="How many held-out prompts to decode.")] = 6,
+    prompt: Annotated[list[str] | None, typer.Option(help="Decode this text instead; repeatable.")] = None,
+    prompt_ids: Annotated[str | None, typer.Option(help="Decode these token ids instead, comma-separated.")] = None,
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens per prompt, L.")] = 64,
+    dtype: Annotated[str, typer.Option(help="float64, float32 or bfloat16.")] = "float32",
+    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    threads: Annotated[int, typer.Option(help="CPU threads of the network; 1 is steadiest for a small model.")] = 1,
+    start: Start = "algorithm",
+    json_file: Json = None,
+    quiet: Quiet = False,
+) -> int:
+    """Decode with a real model: exact against transformers' greedy generate, and at what cost?"""
+    from dataclasses import asdict
+    from functools import partial
+
+    from simulator.records import Limits
+
+    by_width = _schedules(schedule, width, start)
+    Limits.of(max_new_tokens)
+    if threads < 1:
+        raise InvalidInput(f"--threads must be >= 1, got {threads}")
+    try:
+        import torch
+
+        from realmodel.loading import held_out_prompts, load
+        from realmodel.validate import validate as run
+    except ModuleNotFoundError as error:
+        raise InvalidInput(
+            f"validate needs the extra 'realmodel' ({error.name} is missing): pip install 'packedss[realmodel]'"
+        ) from None
+    torch.set_num_threads(threads)
+    loaded = load(model, dtype, device)
+    if prompt_ids is not None:
+        texts = [("--prompt-ids", tuple(_integers("--prompt-ids", prompt_ids)))]
+    elif prompt:
+        texts = [(f"--prompt {i}", tuple(loaded.tokenizer.encode(text).ids)) for i, text in enumerate(prompt, start=1)]
+    else:
+        texts = [(item.name, tuple(loaded.tokenizer.encode(item.text).ids)) for item in held_out_prompts(prompts)]
+    limits = Limits.of(max_new_tokens, loaded.eos)
+    results = [
+        run(loaded, texts, schedules, limits, w, start, partial(progress, label=f"W = {w}", quiet=quiet))
+        for w, schedules in by_width.items()
+    ]
+    if not quiet:
+        from reports.tables import print_validation
+
+        for result in results:
+            print_validation(result)
+    arguments = {"model": model, "dtype": dtype, "device": device, "max_new_tokens": max_new_tokens, "start": start}
+    write_json(json_file, "validate", arguments, [asdict(result) for result in results])
+    replay_line(quiet)
+    return int(any(tally.verdict == "DIFFERENT" for result in results for tally in result.schedules))
+
+
+def _schedules(names: list[str] | None, widths: list[int] | None, start: str) -> dict[int, list[Any]]:
+    """The schedules asked for, by width. AR has one start of its own, in every comparison."""
+    from simulator.schedules import named
+
+    names = names or ["ar", "linear", "packed", "quadratic"]
+    return {w: [named(name, w, "algorithm" if name == "ar" else start) for name in names] for w in widths or [8]}
+
+
+def _integers(option: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")] if text.strip() else []
+    except ValueError:
+        raise InvalidInput(f"{option} takes integers separated by commas, got {text!r}") from None
+
+
+def main() -> None:
+    """Entry point of the `packedss` command."""
+    try:
+        code = app(standalone_mode=False)
+    except (InvalidInput, ContractError, TyperException) as error:
+        message = error.format_message() if isinstance(error, TyperException) else str(error)
+        if message:
+            print(f"packedss: {' '.join(message.split())}", file=sys.stderr)
+        code = 2
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""The results as tables in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from proofs_check.ledger import Entry
+from simulator.simulate import CallCount
+
+if TYPE_CHECKING:  # importing realmodel loads torch
+    from realmodel.validate import Tally, Validation
+
+_COLOURS = {"holds": "green", "violated": "red", "not run": "yellow", "EXACT": "green", "TIES": "yellow", "DIFFERENT": "red"}
+_CONVENTION = "NFE: every forward pass counts, prompt processing and drafting calls included; all schedules under start"
+
+
+def print_ledger(entries: Sequence[Entry]) -> None:
+    """One row per check, then how many hold."""
+    table = _table("Claims of the paper", "claim", "statement", "method", "bound", "verdict", "evidence", "s")
+    for entry in entries:
+        table.add_row(
+            entry.claim,
+            entry.statement,
+            entry.method,
+            entry.bound,
+            _coloured(entry.outcome),
+            entry.detail,
+            f"{entry.seconds:.1f}",
+        )
+    console = _console()
+    console.print(table)
+    console.print(f"{sum(entry.outcome == 'holds' for entry in entries)} of {len(entries)} checks hold")
+
+
+def print_call_counts(
+    results: Mapping[int, Sequence[CallCount]], start: str, length: int, runs: int, mean_lag: float | None
+) -> None:
+    """NFE per schedule and width, with ratios to Linear-SS on the same drafters."""
+    drafter = "given thresholds" if mean_lag is None else f"geometric lag, mean {mean_lag:g} tokens"
+    title = f"Model calls for {length} tokens, {runs} runs, threshold drafter ({drafter})"
+    table = _table(title, "W", "schedule", "NFE / run", "tokens/NFE", "rows/NFE", "NFE vs Linear", "more calls than Linear")
+    for width, counts in results.items():
+        linear = next((count for count in counts if count.schedule == "linear"), None)
+        for count in counts:
+            against = ["", ""]
+            if linear and count is not linear and sum(linear.nfe):
+                worse = sum(mine > theirs for mine, theirs in zip(count.nfe, linear.nfe, strict=True))
+                against = [f"{sum(count.nfe) / sum(linear.nfe):.3f}", f"{worse} of {runs} runs"]
+            calls = max(1, sum(count.nfe))
+            table.add_row(
+                str(width),
+                count.schedule,
+                f"{sum(count.nfe) / runs:.1f}",
+                f"{count.tokens_per_nfe:.3f}",
+                f"{count.rows / calls:.1f}",
+                *against,
+            )
+        table.add_section()
+    console = _console()
+    console.print(table)
+    console.print(f"{_CONVENTION} '{start}'.")
+
+
+def print_validation(result: Validation) -> None:
+    """Exactness and cost per schedule; every difference in words."""
+    title = (
+        f"{result.model}, {result.dtype} on {result.device}, W = {result.width}:"
+        f" {result.prompts} prompts x {result.max_new_tokens} tokens, greedy"
+    )
+    table = _table(
+        title, "schedule", "exact", "tokens", "NFE", "tokens/NFE", "ms/NFE", "tokens/s", "non-model", "rows/NFE",
+        "tokens/NFE vs Linear", "ms/NFE vs Linear", "tokens/s vs Linear",
+    )  # fmt: skip
+    linear = next((tally for tally in result.schedules if tally.name == "linear"), None)
+    for tally in (result.reference, *result.schedules):
+        calls, wall = max(1, tally.nfe), max(tally.wall, 1e-9)
+        is_reference = tally is result.reference
+        table.add_row(
+            tally.name,
+            "reference" if is_reference else f"{_coloured(tally.verdict)} {tally.exact}/{result.prompts}",
+            str(tally.tokens),
+            str(tally.nfe),
+            f"{tally.tokens / calls:.3f}",
+            f"{1000 * wall / calls:.2f}",
+            f"{tally.tokens / wall:.0f}",
+            "" if is_reference else f"{1 - tally.model / wall:.1%}",
+            f"{tally.rows / calls:.1f}",
+            *_ratios(tally, linear),
+        )
+    console = _console()
+    console.print(table)
+    for tally in result.schedules:
+        for d in tally.differences:
+            kind = "TIE" if d.tie else "DIFFERENT"
+            console.print(
+                f"{kind}: {tally.name} on {d.prompt} at output token {d.position}: expected {d.expected}, got {d.got};"
+                f" logit gap {d.gap:.2e}, noise between plain AR runs {d.noise:.2e}",
+                markup=False,
+            )
+    console.print(f"{_CONVENTION} '{result.start}'. Reference: transformers generate(do_sample=False), same weights and dtype.")
+    console.print("Times: wall clock, device-synchronised, prompt processing included; schedules interleaved prompt by prompt.")
+
+
+def _ratios(tally: Tally, linear: Tally | None) -> list[str]:
+    if linear is None or tally is linear or not (tally.nfe and linear.nfe and tally.wall and linear.wall):
+        return ["", "", ""]
+    tokens_per_nfe = (tally.tokens / tally.nfe) / (linear.tokens / linear.nfe)
+    time_per_nfe = (tally.wall / tally.nfe) / (linear.wall / linear.nfe)
+    throughput = (tally.tokens / tally.wall) / (linear.tokens / linear.wall)
+    return [f"{value:.3f}" for value in (tokens_per_nfe, time_per_nfe, throughput)]
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="left" if column in _WORDS else "right")
+    return table
+
+
+_WORDS = {"claim", "statement", "method", "bound", "verdict", "evidence", "schedule", "exact"}
+
+
+def _coloured(word: str) -> str:
+    return f"[{_COLOURS[word]}]{word}[/]"
+
+
+def _console() -> Console:
+    import shutil
+
+    # A log or a pipe has no width of its own; narrow columns would cut words there.
+    return Console(width=None if shutil.get_terminal_size((0, 0)).columns else 160, highlight=False)
