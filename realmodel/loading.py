@@ -58,9 +58,13 @@ def load(name_or_folder: str = "embedded", dtype: str = "float32", device: str =
     except (SafetensorError, OSError) as error:
         raise InvalidInput(f"model.safetensors of {name_or_folder!r} is damaged or truncated: {_first_line(error)}") from error
 
-    network = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=torch.float32)
-    missing, unexpected = network.load_state_dict(weights, strict=False)
-    if unexpected or set(missing) - ({"lm_head.weight"} if config.tie_word_embeddings else set()):
+    try:
+        network = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=torch.float32)
+        missing, unexpected = network.load_state_dict(weights, strict=False)
+        fits = not unexpected and not set(missing) - ({"lm_head.weight"} if config.tie_word_embeddings else set())
+    except (RuntimeError, ValueError, TypeError):  # shapes that differ, or sizes no network can have
+        fits = False
+    if not fits:
         raise InvalidInput(f"model.safetensors of {name_or_folder!r} does not hold the weights config.json describes")
     network.tie_weights()
     network = to_float64(network) if target == torch.float64 else network.to(target)

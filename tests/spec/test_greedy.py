@@ -1,0 +1,240 @@
+"""Algorithm 1 and its neighbours by hand, at every stop, and against plain greedy decoding on random tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from random import Random
+from typing import Any
+
+import pytest
+
+from spec import SCHEDULES, Given, Record, Run, State, greedy
+from spec.thresholds import threshold_model
+
+RUNS: list[tuple[Any, Any]] = [
+    (s, start) for s in SCHEDULES for start in ("algorithm", "sampled") if (s, start) != ("ar", "sampled")
+]
+
+
+def perfect(W: int, L: int, EOS: Any = frozenset(), prompt: tuple[int, ...] = ()) -> Given[int]:
+    """The target says 1, 2, 3, ... and so does the drafter."""
+    return Given(prompt, W, L, *threshold_model((), prompt), EOS)
+
+
+def tables(seed: int, V: int) -> tuple[Callable[..., int], Callable[..., int]]:
+    """A random target, and a drafter that is right about half of the time."""
+
+    def p(P: tuple[int, ...]) -> int:
+        return Random(f"{seed} {P}").randrange(V)
+
+    def q(P: tuple[int, ...], i: int) -> int:
+        coin = Random(f"{seed} {P} {i}")
+        if coin.random() < 0.5:
+            for _ in range(i - 1):
+                P = (*P, p(P))
+            return p(P)
+        return coin.randrange(V)
+
+    return p, q
+
+
+def continuation(given: Given[int]) -> tuple[int, ...]:
+    """Plain greedy decoding, sharing nothing with the spec."""
+    P = given.prompt
+    for _ in range(given.L):
+        P = (*P, given.p(P))
+        if P[-1] in given.EOS:
+            break
+    return P
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------------
+
+
+def test_figure_2() -> None:
+    """h = 1 draft token matches, the correction makes A = 2, and of z1..z4 the last two are kept."""
+    verifier = {(10,): 21, (10, 21): 32, (10, 21, 22): 33, (10, 21, 22, 23): 34}
+    given = Given((10,), 4, 99, lambda P: verifier[P], lambda P, i: {(10,): 40 + i}[P])
+    state, record = greedy.packed_call(State((10,), (21, 22, 23), (), "both"), given)
+    assert record == Record("both", h=1, A=2, a=2)
+    assert state == State((10, 21, 32), (43, 44), (), "both")
+
+
+def test_quadratic_keeps_its_own_branch_without_its_first_proposal() -> None:
+    """As Figure 2, but the kept tokens were drafted from (P, d1), at its 2nd to 4th position."""
+    verifier = {(10,): 21, (10, 21): 32, (10, 21, 22): 33}
+    given = Given((10,), 4, 99, lambda P: verifier[P], lambda P, i: 100 * len(P) + i)
+    state, record = greedy.quadratic_call(State((10,), (21, 22), (), "both"), given)
+    assert record == Record("both", h=1, A=2, a=2)
+    assert state == State((10, 21, 32), (202, 203, 204), (), "both")
+
+
+def test_the_schedules_on_a_perfect_drafter() -> None:
+    """W = 4, L = 10, counted by hand: what each call appends, and what it leaves drafted."""
+
+    def calls(run: Run) -> list[tuple[int, int]]:
+        return [(record.a, len(state.D)) for record, state in zip(run.records, run.states[1:], strict=True)]
+
+    given = perfect(W=4, L=10)
+    assert calls(greedy.run("ar", given)) == [(1, 0)] * 10
+    assert calls(greedy.run("linear", given)) == [(0, 4), (5, 0)] * 2
+    assert calls(greedy.run("packed", given)) == [(1, 3), (4, 0), (1, 3), (4, 0)]
+    assert calls(greedy.run("quadratic", given)) == [(1, 3), (4, 3), (4, 3), (1, 3)]
+    assert calls(greedy.run("linear", given, "sampled")) == [(1, 0), (0, 4), (5, 0), (0, 4), (4, 0)]
+    assert calls(greedy.run("packed", given, "sampled")) == [(1, 0), (0, 4), (5, 0), (1, 3), (3, 1)]
+    assert calls(greedy.run("quadratic", given, "sampled")) == [(1, 0), (0, 4), (5, 3), (4, 3)]
+
+
+def test_the_states_of_a_packed_run() -> None:
+    """c* = (1, 0, 3, 2, 1), W = 3, L = 5; a wrong proposal for position k is -k."""
+    run = greedy.run("packed", Given((), 3, 5, *threshold_model((1, 0, 3, 2, 1))))
+    assert run.states == (
+        State((), (), (), "both"),
+        State((1,), (2, -3), (), "both"),  # drafted from 0: 2 is right, 3 is not
+        State((1, 2, 3), (-4,), (), "both"),  # drafted from 1: 4 needs 2
+        State((1, 2, 3, 4), (5,), (), "both"),  # drafted from 3: 4, 5, 6 of which the limit leaves 5
+    ) or run.states[3].D == (5, 6)
+    assert run.states[4] == State((1, 2, 3, 4, 5), run.states[4].D, (), "both")
+    assert run.records == (
+        Record("both", 0, 1, 1),
+        Record("both", 1, 2, 2),
+        Record("both", 0, 1, 1),
+        Record("both", 2, 3, 1),
+    )
+
+
+# --- stopping ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("schedule", "start"), RUNS)
+def test_eos_and_limit_at_every_place(schedule: Any, start: Any) -> None:
+    """STOP, over every EOS position, limit and width, on drafters from perfect to poor: where the output ends, and that
+    the run is the unstopped run cut at the call that reaches the end."""
+    for c_star, W in product([(), (1, 2, 3, 4), (0, 2, 0, 4, 0, 3, 7, 0)], [1, 2, 3, 5]):
+        p, q = threshold_model(c_star, (7, 8))
+        unstopped = greedy.run(schedule, Given((7, 8), W, 30, p, q), start)
+        for eos, L in product(range(1, 9), range(1, 9)):
+            end = min(eos, L)
+            run = greedy.run(schedule, Given((7, 8), W, L, p, q, {eos}), start)
+            assert run.P == (7, 8, *range(1, end + 1))
+            assert run.NFE == next(t for t, state in enumerate(unstopped.states) if len(state.P) - 2 >= end)
+            assert [r[:3] for r in run.records] == [r[:3] for r in unstopped.records[: run.NFE]]
+            assert sum(record.a for record in run.records) == end
+
+
+@pytest.mark.parametrize(("eos", "L", "end"), [(3, 9, 3), (9, 3, 3), (3, 4, 3), (4, 3, 3), (3, 3, 3), (5, 5, 5), (1, 5, 1)])
+def test_eos_and_limit_in_one_block(eos: int, L: int, end: int) -> None:
+    """Linear-SS accepts 1..5 in its second call: the earlier of EOS and limit cuts the block, and h and A do not know of it."""
+    run = greedy.run("linear", perfect(W=4, L=L, EOS={eos}))
+    assert run.P == tuple(range(1, end + 1))
+    assert run.records == (Record("draft", 0, 0, 0), Record("verify", h=4, A=5, a=end))
+
+
+def test_the_first_of_several_eos_ids_wins() -> None:
+    assert greedy.run("linear", perfect(W=4, L=9, EOS={7, 4, 3})).P == (1, 2, 3)
+    assert greedy.run("packed", perfect(W=4, L=9, EOS={4, 3})).P == (1, 2, 3)
+
+
+@pytest.mark.parametrize(("schedule", "start"), RUNS)
+def test_limit_zero_makes_no_call(schedule: Any, start: Any) -> None:
+    def never(*_: Any) -> int:
+        raise AssertionError("the model was called")
+
+    run = greedy.run(schedule, Given((5, 6), 3, 0, never, never, {6}), start)
+    assert (run.P, run.NFE, run.records) == ((5, 6), 0, ())
+
+
+@pytest.mark.parametrize(("schedule", "start"), RUNS)
+def test_a_prompt_that_ends_in_eos_is_continued(schedule: Any, start: Any) -> None:
+    assert greedy.run(schedule, perfect(W=3, L=6, EOS={9, 4}, prompt=(2, 9)), start).P == (2, 9, 1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "packed", "quadratic"])
+@pytest.mark.parametrize(("L", "EOS"), [(1, {99}), (8, {1})])
+def test_no_second_call_if_the_sampled_start_ends_the_run(schedule: Any, L: int, EOS: set[int]) -> None:
+    run = greedy.run(schedule, perfect(W=3, L=L, EOS=EOS), "sampled")
+    assert (run.P, run.NFE) == ((1,), 1)
+
+
+@pytest.mark.parametrize(("schedule", "start"), RUNS)
+def test_a_drafted_eos_is_not_believed(schedule: Any, start: Any) -> None:
+    """The drafter says EOS everywhere, the target only at position 5."""
+    given = Given((), 3, 8, lambda P: 9 if len(P) == 4 else 1, lambda P, i: 9, {9})
+    assert greedy.run(schedule, given, start).P == (1, 1, 1, 1, 9)
+
+
+# --- against plain greedy decoding ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("schedule", "start"), RUNS)
+def test_the_output_is_that_of_greedy_decoding(schedule: Any, start: Any) -> None:
+    """COR-GREEDY, whatever the drafter; and every call that verifies makes progress (PROGRESS)."""
+    for seed in range(60):
+        V, W, L = 2 + seed % 3, 1 + seed % 5, seed % 11
+        given = Given((1,) * (seed % 3), W, L, *tables(seed, V), {0} if seed % 4 else set())
+        run = greedy.run(schedule, given, start)
+        assert run.P == continuation(given)
+        assert all((1 <= r.a <= r.A == r.h + 1) if r.phase != "draft" else r[1:] == (0, 0, 0) for r in run.records)
+        assert run.NFE <= 2 * L + 1
+
+
+@pytest.mark.parametrize("start", ["algorithm", "sampled"])
+def test_how_long_the_kept_draft_is(start: Any) -> None:
+    """DRAFTLEN; Quadratic-SS keeps W - 1 and Linear-SS drafts W. And what is kept is what was drafted for those places."""
+    lengths = set()
+    for seed in range(60):
+        W = 1 + seed % 5
+        given = Given((), W, 12, *tables(seed, 2))
+        run = greedy.run("packed", given, start)
+        for before, record, after in zip(run.states[:-2], run.records, run.states[1:], strict=False):
+            kept = range(record.A + 1, W + 1) if record.phase != "verify" else ()
+            assert after.D == tuple(given.q(before.P, i) for i in kept)
+            assert len(after.D) == (max(0, W - record.A) if record.phase != "verify" else 0)
+            lengths.add((record.phase, W, len(after.D)))
+        quadratic, linear = greedy.run("quadratic", given, start), greedy.run("linear", given, start)
+        assert {len(s.D) for s, r in zip(quadratic.states[1:], quadratic.records, strict=True) if r.phase == "both"} == {W - 1}
+        assert {len(s.D) for s, r in zip(linear.states[1:], linear.records, strict=True) if r.phase == "draft"} == {W}
+    assert {("both", 5, n) for n in range(5)} <= lengths
+    assert {("draft", W, W) for W in range(1, 6)} <= lengths or start == "algorithm"
+
+
+def test_packed_is_the_zero_accepted_branch_of_quadratic() -> None:
+    """BRANCH0: where nothing is accepted the two calls agree; for W = 1 neither keeps a draft, and the runs are equal."""
+    agreed = 0
+    for seed in range(60):
+        W = 1 + seed % 4
+        given = Given((), W, 9, *tables(seed, 2))
+        for state in greedy.run("packed", given).states + greedy.run("quadratic", given).states:
+            (packed, record), quadratic = greedy.packed_call(state, given), greedy.quadratic_call(state, given)
+            assert quadratic[1] == record
+            if record.h == 0:
+                assert (packed, record) == quadratic
+                agreed += len(state.D) > 0
+        if W == 1:
+            assert greedy.run("packed", given) == greedy.run("quadratic", given)
+    assert agreed > 50
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("W", "L", "message"), [(0, 3, "W is 0: .* at least 1"), (-2, 3, "W is -2"), (1, -1, "L is -1: .* at least 0")]
+)
+def test_bad_width_or_limit(W: int, L: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        perfect(W, L)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "start", "message"),
+    [
+        ("fast", "algorithm", "schedule is 'fast': it must be one of ar, linear, packed, quadratic"),
+        ("packed", "slow", "start is 'slow': it must be 'algorithm' or 'sampled'"),
+        ("ar", "sampled", "start is 'sampled': .* 'algorithm' for the schedule ar"),
+    ],
+)
+def test_unknown_schedule_or_start(schedule: Any, start: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        greedy.run(schedule, perfect(1, 1), start)
