@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from simulator.decode import generate
+from simulator.errors import InvalidInput
 from simulator.oracles.threshold import ThresholdModel, random_lags
 from simulator.records import Limits
 from simulator.schedule import Schedule
@@ -32,6 +33,8 @@ class CallCount(NamedTuple):
 
 def lag_drafters(runs: int, length: int, mean_lag: float, seed: int) -> list[list[int]]:
     """`runs` drafters with independent geometric lags (see `random_lags`), reproducible from `seed`."""
+    if seed < 0:
+        raise InvalidInput(f"the seed must be >= 0, got {seed}")
     rng = np.random.default_rng(seed)
     return [random_lags(length, mean_lag, rng).tolist() for _ in range(runs)]
 

@@ -59,8 +59,8 @@ def random_lags(length: int, mean_lag: float, rng: np.random.Generator) -> npt.N
     A lag of 0 means the position is never drafted correctly before it is verified (c*_k = k); a lag of g means it is drafted
     correctly from the g contexts before it. `mean_lag` is E[lag] >= 0: how far ahead the drafter sees, in tokens.
     """
-    if mean_lag < 0:
-        raise InvalidInput(f"the mean lag must be >= 0, got {mean_lag}")
+    if not 0 <= mean_lag < np.inf:
+        raise InvalidInput(f"the mean lag must be >= 0 and finite, got {mean_lag}")
     lags = rng.geometric(1 / (1 + mean_lag), size=length) - 1
     thresholds: npt.NDArray[np.int64] = np.maximum(np.arange(1, length + 1) - lags, 0)
     return thresholds

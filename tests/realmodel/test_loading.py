@@ -42,6 +42,8 @@ def test_missing_and_truncated_files(folder, file):
 def test_a_config_that_does_not_fit_the_weights(folder):
     config = (folder / "config.json").read_text()
     (folder / "config.json").write_text(config.replace('"num_hidden_layers": 5', '"num_hidden_layers": 6'))
+    assert "config.json" in _message(load, str(folder))
+    (folder / "config.json").write_text(config.replace('"vocab_size": 2048', '"vocab_size": 4096'))
     assert "does not hold the weights" in _message(load, str(folder))
     (folder / "config.json").write_text(config.replace('"hidden_size": 256', '"hidden_size": 128'))
     assert "does not hold the weights" in _message(load, str(folder))

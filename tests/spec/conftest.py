@@ -35,5 +35,5 @@ def model(V: int) -> Model:
 
 @pytest.fixture(scope="session")
 def table_model() -> Callable[[int], Model]:
-    """table_model(V): (p, q) of golden/expected_nfe.json on V tokens, exact and memoised. q has zero-mass tokens, p has none."""
+    """table_model(V): (p, q) of golden/expected_nfe.json on V tokens, exact. q has zero-mass tokens, p has none."""
     return model

@@ -1,5 +1,6 @@
-"""Algorithm 2 by hand: which law tests, corrects and drafts which token, and which coin is asked. Whole laws: test_exact_law."""
+"""Algorithm 2 by hand: which law tests, corrects and drafts which token, and which coin is asked for it."""
 
+# ruff: noqa: SIM300 - P and Q are the paper's symbols here, no constants
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ H, T, Z = Fraction(1, 2), Fraction(1, 4), Fraction(0)
 
 
 class Script:
-    """Answers every uniform with `u`, every draw with the next of `tokens` (else a likeliest one), and remembers what was asked."""
+    """Answers a uniform with `u` and a draw with the next of `tokens`, or else a likeliest one. Remembers what was asked."""
 
     def __init__(self, u: Any = 0, tokens: tuple[int, ...] = ()) -> None:
         self.u, self.tokens = u, list(tokens)
@@ -91,7 +92,7 @@ def test_a_call_that_rejects_the_second_token() -> None:
 
 
 def test_a_call_that_accepts_all_draws_its_bonus_from_the_target() -> None:
-    script = Script(Z)
+    script = Script(Z, tokens=(2, 1))
     state, record = call_3(script)
     assert record == Record("both", h=2, A=3, a=3)
     assert script.draws == [(TARGET[5, 0, 0, 1], "correct", 3, 4), (FRESH[4], "draft", 3, 5)]
@@ -102,14 +103,16 @@ def test_a_call_that_accepts_all_draws_its_bonus_from_the_target() -> None:
 def test_nothing_is_kept_when_the_advance_reaches_the_width(W: int) -> None:
     script = Script(Z)
     state, _ = call_3(script, W)
-    assert (state.D, state.Q) == ((), ()) and len(script.draws) == 1
+    assert (state.D, state.Q) == ((), ())
+    assert len(script.draws) == 1
 
 
 def test_the_limit_cuts_the_block_after_its_verifier_token_is_drawn() -> None:
     """ALG2.L7 comes before L9: the bonus has its coin although it is cut. L12 reads the cut a."""
     script = Script(Z)
     state, record = call_3(script, L=2)
-    assert record == Record("both", h=2, A=3, a=1) and state.P == (5, 0, 0)
+    assert record == Record("both", h=2, A=3, a=1)
+    assert state.P == (5, 0, 0)
     assert script.draws[0][1:] == ("correct", 3, 4)
     assert state.Q == (FRESH[2], FRESH[3], FRESH[4])
 
@@ -119,7 +122,8 @@ def test_a_token_the_target_forbids_is_rejected_even_at_u_zero() -> None:
     given = Given((), 2, 9, lambda P: (1.0, 0.0), lambda P, j: (0.0, 1.0))
     script = Script(0.0)
     _, record = sampling.packed_call(State((), (1,), ((0.0, 1.0),), "both"), given, 1, script.uniform, script.draw)
-    assert record.h == 0 and script.draws[0][0] == (1.0, 0.0)
+    assert record.h == 0
+    assert script.draws[0][0] == (1.0, 0.0)
 
 
 def test_quadratic_selects_the_branch_first_and_draws_only_from_it() -> None:
@@ -132,7 +136,8 @@ def test_quadratic_selects_the_branch_first_and_draws_only_from_it() -> None:
     script = Script(lambda call, position: {2: Z, 3: H}[position])
     state, record = sampling.quadratic_call(STATE, given, 7, script.uniform, script.draw)
     assert record == Record("both", h=1, A=2, a=2)
-    assert state.P == (5, 0, 0, 0) and state.Q == (q((5, 0, 0), 2), q((5, 0, 0), 3))
+    assert state.P == (5, 0, 0, 0)
+    assert state.Q == (q((5, 0, 0), 2), q((5, 0, 0), 3))
     assert script.draws[1:] == [(state.Q[0], "draft", 7, 4), (state.Q[1], "draft", 7, 5)]
 
 
@@ -152,8 +157,12 @@ def test_every_coin_has_its_own_address(schedule: Any, start: Any, table_model: 
         uniform, draw = addressed(seed)
         given = Given((1, 2), 1 + seed % 4, 7, *table_model(3))
         script = Script(uniform)
-        script.draw = lambda law, *address, s=script: s.draws.append(address) or draw(law, *address)  # type: ignore[method-assign]
-        run = sampling.run(schedule, given, script.uniform, script.draw, start)
+
+        def remembering(law: Any, *address: Any, script: Script = script, draw: Any = draw) -> int:
+            script.draws.append(address)
+            return draw(law, *address)
+
+        run = sampling.run(schedule, given, script.uniform, remembering, start)
         tests, draws = [], []
         for t, (record, before, after) in enumerate(zip(run.records, run.states, run.states[1:], strict=False), 1):
             emitted = len(before.P) - 2
@@ -162,8 +171,10 @@ def test_every_coin_has_its_own_address(schedule: Any, start: Any, table_model: 
                 tests += [(t, emitted + i + 1) for i in range(len(before.D))]
                 draws += [("correct", t, emitted + record.h + 1)]
             draws += [("draft", t, len(after.P) - 2 + j + 1) for j in range(len(after.D))]
-        assert script.tests == tests and script.draws == draws
-        assert len(set(tests)) == len(tests) and len(set(draws)) == len(draws)
+        assert script.tests == tests
+        assert script.draws == draws
+        assert len(set(tests)) == len(tests)
+        assert len(set(draws)) == len(draws)
         assert len(run.P) == 2 + 7
 
 
@@ -183,7 +194,7 @@ def test_point_masses_give_the_greedy_run(schedule: Any, start: Any, u: float) -
         def q(P: tuple[int, ...], i: int, seed: int = seed, V: int = V) -> int:
             return Random(f"{seed} {len(P) + i} {len(P) // 3}").randrange(V)
 
-        fixed: dict[str, Any] = dict(prompt=(1,) * (seed % 3), W=1 + seed % 4, L=9, EOS={0} if seed % 2 else set())
+        fixed: dict[str, Any] = {"prompt": (1,) * (seed % 3), "W": 1 + seed % 4, "L": 9, "EOS": {0} if seed % 2 else set()}
         one = greedy.run(schedule, Given(**fixed, p=p, q=q), start)
         script = Script(u)
         laws = Given(**fixed, p=lambda P, p=p, point=point: point(p(P)), q=lambda P, i, q=q, point=point: point(q(P, i)))
@@ -220,7 +231,7 @@ def test_packed_is_the_zero_accepted_branch_of_quadratic(seed: int, table_model:
     uniform, draw = addressed(seed)
     given = Given((), 1 + seed % 4, 8, *table_model(3))
     met = 0
-    for t, state in enumerate(sampling.run("packed", given, uniform, draw).states, 1):
+    for t, state in enumerate(sampling.run("packed", given, uniform, draw).states[:-1], 1):
         packed = sampling.packed_call(state, given, t, uniform, draw)
         quadratic = sampling.quadratic_call(state, given, t, uniform, draw)
         assert packed[1] == quadratic[1]

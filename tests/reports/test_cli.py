@@ -1,0 +1,162 @@
+"""The command line as a user meets it: results, exit codes, one clear line for bad input, nothing half-written."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from reports import cli, output
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """run('simulate -w 4') -> (exit code, standard output, standard error)"""
+
+    def run(line):
+        monkeypatch.setattr(sys, "argv", ["packedss", *line.split()])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        captured = capsys.readouterr()
+        return caught.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+BAD = {
+    "": "Missing command",
+    "nonsense": "nonsense",
+    "simulate --nonsense": "--nonsense",
+    "simulate -s turbo": "allowed: ar, linear, packed, quadratic, branches:0,2,...",
+    "simulate -s branches:0,9 -w 4": "between 0 and W = 4",
+    "simulate -w 0": "W must be >= 1, got 0",
+    "simulate -w -3": "W must be >= 1, got -3",
+    "simulate -w four": "--width",
+    "simulate -n -1": "must be >= 0, got -1",
+    "simulate --runs 0": "--runs must be >= 1",
+    "simulate --mean-lag -1": "mean lag must be >= 0",
+    "simulate --mean-lag inf": "mean lag must be >= 0",
+    "simulate --mean-lag nan": "mean lag must be >= 0",
+    "simulate --seed -1": "seed",
+    "simulate --start cold": "allowed: algorithm, sampled",
+    "simulate --thresholds 1,3": "c*_2 must lie in 0 .. 2, got 3",
+    "simulate --thresholds -1": "c*_1 must lie in 0 .. 1, got -1",
+    "simulate --thresholds 1,x": "integers separated by commas",
+    "simulate --json /no/such/folder/file": "cannot write",
+    "prove --length 0": "1 .. 8",
+    "prove --length 9": "1 .. 8",
+    "validate -w 0": "W must be >= 1",
+    "validate --max-new-tokens -1": "must be >= 0",
+    "validate --threads 0": "--threads must be >= 1",
+    "validate --model no-such-model": "allowed: 'embedded'",
+    "validate --dtype int8": "float64, float32, bfloat16",
+    "validate --prompts 0": "1 .. 60",
+    "validate --prompt-ids 5,2048": "outside the vocabulary",
+    "validate --prompt-ids -5": "outside the vocabulary",
+    "validate --prompt=": "at least 1 token",
+    "validate --max-new-tokens 5000": "positions",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_bad_input_is_one_line_and_exit_code_2(run, line):
+    code, out, err = run(line)
+    assert code == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("packedss: ")
+    assert BAD[line] in err
+
+
+def test_simulate(run, tmp_path):
+    """c* = (1, 2, 1, 2, 0, 0), W = 4: Linear-SS commits 1, 2, 6 tokens after 2, 4, 6 calls; Packed-SS 1, 2, 4, 6."""
+    file = tmp_path / "result.json"
+    code, out, err = run(f"simulate -w 4 -n 6 --thresholds 1,2,1,2 --json {file}")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == f"replay: packedss simulate -w 4 -n 6 --thresholds 1,2,1,2 --json {file}"
+    content = json.loads(file.read_text())
+    assert content["command"] == "simulate"
+    assert {row["schedule"]: row["nfe"] for row in content["rows"]} == {"ar": [6], "linear": [6], "packed": [4], "quadratic": [4]}
+    assert {row["schedule"]: row["rows"] for row in content["rows"]} == {"ar": 6, "linear": 30, "packed": 40, "quadratic": 120}
+
+
+def test_simulations_repeat_and_never_break_the_theorem(run, tmp_path):
+    def rows(seed):
+        file = tmp_path / "r.json"
+        assert run(f"simulate -n 60 --runs 20 -w 3 -w 7 --seed {seed} --quiet --json {file}")[:2] == (0, "")
+        return json.loads(file.read_text())["rows"]
+
+    first = rows(3)
+    assert first == rows(3)
+    assert first != rows(4)
+    for width in (3, 7):
+        nfe = {row["schedule"]: row["nfe"] for row in first if row["width"] == width}
+        assert all(p <= q for p, q in zip(nfe["packed"], nfe["linear"], strict=True))
+        assert nfe["ar"] == [60] * 20
+
+
+def test_no_tokens_no_calls(run):
+    code, out, _ = run("simulate -n 0 --runs 2")
+    assert code == 0
+    assert "0.0" in out
+
+
+def test_prove(run, tmp_path):
+    file = tmp_path / "ledger.json"
+    code, out, _ = run(f"prove --length 4 --json {file}")
+    assert code == 0
+    assert "12 of 12 checks hold" in out
+    rows = json.loads(file.read_text())["rows"]
+    assert {row["claim"] for row in rows} == {"THM3.3", "THM3.2", "LEMB1", "LEMB2", "DRAFTLEN"}
+    assert {row["outcome"] for row in rows} == {"holds"}
+
+
+def test_validate(run, tmp_path):
+    pytest.importorskip("torch")
+    file = tmp_path / "validation.json"
+    code, out, _ = run(f"validate --prompts 2 --max-new-tokens 12 -w 4 --start sampled --json {file}")
+    assert code == 0
+    assert "EXACT 2/2" in out
+    assert "start 'sampled'" in out
+    [result] = json.loads(file.read_text())["rows"]
+    assert [tally["name"] for tally in result["schedules"]] == ["ar", "linear", "packed", "quadratic"]
+    assert all(tally["tokens"] == result["reference"]["tokens"] for tally in result["schedules"])
+
+
+def test_interrupted_writing_leaves_nothing(tmp_path, monkeypatch):
+    """Ctrl-C in the middle of writing: the old file stays, no part file is left."""
+    file = tmp_path / "result.json"
+    file.write_text("old")
+
+    def interrupted(*arguments, **options):
+        arguments[1].write("{ half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(output.json, "dump", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        output.write_json(file, "simulate", {}, [])
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+    assert file.read_text() == "old"
+
+
+def test_interrupted_command_exits_with_130(run, monkeypatch, tmp_path):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("simulator.simulate.count_calls", interrupted)
+    code, out, err = run(f"simulate --json {tmp_path / 'x'}")
+    assert (code, out) == (130, "")
+    assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["prove --length 2", "simulate -n 8 --runs 2"])
+def test_light_commands_start_without_torch(command):
+    """Neither torch nor transformers is imported by `prove` and `simulate`."""
+    script = (
+        "import sys; from reports import cli\n"
+        f"sys.argv = ['packedss', *{command.split()!r}]\n"
+        "try:\n    cli.main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "assert not {'torch', 'transformers'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
