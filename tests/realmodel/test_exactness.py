@@ -57,3 +57,18 @@ def test_schedules_equal_generate_on_fifty_prompts(load_model, prompts, dtype, w
     assert {tally.verdict for tally in result.schedules} <= {"EXACT", "TIES"}
     per_nfe = {tally.name: tally.tokens / tally.nfe for tally in result.schedules}
     assert per_nfe["packed"] > per_nfe["linear"]  # in aggregate; never promised per prompt
+
+
+@pytest.mark.gpu
+@pytest.mark.claim("COR-GREEDY")
+def test_schedules_equal_generate_on_a_gpu(prompts):
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    from realmodel import load
+
+    model = load("embedded", dtype="float32", device="cuda")
+    named = [(str(i), prompt) for i, prompt in enumerate(prompts[:3])]
+    result = validate(model, named, _all(8), Limits.of(40, model.eos), 8, "algorithm")
+    assert {tally.verdict for tally in result.schedules} <= {"EXACT", "TIES"}

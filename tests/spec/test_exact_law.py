@@ -94,6 +94,7 @@ def chain(schedule: str, given: Given[Any], start: str = "algorithm", call: Call
     exact = Exact(Fraction(0), defaultdict(Fraction), set())
     nfe = Fraction(0)
     while now:
+        assert t <= 2 * given.L + 1, "a run makes no progress"
         then: dict[State, Fraction] = defaultdict(Fraction)
         for state, weight in now.items():
             if not goes_on(state.P, given):
