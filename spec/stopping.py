@@ -10,8 +10,7 @@ from spec.run import Given, Tokens
 def goes_on(P: Tokens, given: Given[Any]) -> bool:
     """The loop condition: is there another call after the verified prefix P?
 
-    The paper's `t = 1` lets a prompt that ends in EOS be continued. With the starts of E.2 the clause reads: nothing has
-    been emitted yet. With L = 0 there is no call at all.
+    The paper's `t = 1` lets a prompt that ends in EOS be continued; under any start it reads: nothing has been emitted yet.
     """
     emitted = len(P) - len(given.prompt)
     return emitted < given.L and (emitted == 0 or P[-1] not in given.EOS)  # ALG1.L2 ALG2.L2

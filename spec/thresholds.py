@@ -18,7 +18,7 @@ def is_right(k: int, c: int, c_star: Sequence[int]) -> bool:
 def F(c: int, W: int, c_star: Sequence[int]) -> int:
     """EQ6: the verified output length after drafting W tokens from c verified ones and verifying that draft (LEMB1).
 
-    Raises ValueError if W < 1 or a threshold is out of range, as all functions here do.
+    Raises ValueError if W < 1 or a threshold is out of range.
     """
     check(W, 0, c_star)
     return min([c + W + 1] + [k for k, c_k in enumerate(c_star, 1) if k > c and c_k > c])  # EQ6
@@ -28,7 +28,7 @@ def lengths(schedule: Schedule, c_star: Sequence[int], W: int, L: int) -> list[i
     """The verified output length after each call of a run with start `algorithm` and no EOS, until it reaches L.
 
     Its len() is the NFE. The last length may exceed L: B.1 compares lengths before truncation. For an EOS at output
-    position e < L, pass e as L. Raises ValueError for L < 0 and an unknown schedule, too.
+    position e < L, pass e as L. Raises ValueError as `F`, and for L < 0 or an unknown schedule.
     """
     check(W, L, c_star)
     first_phase(schedule, "algorithm")  # rejects an unknown schedule
@@ -54,14 +54,12 @@ def threshold_model(c_star: Sequence[int], prompt: Tokens = ()) -> tuple[Callabl
     """(p, q) for `greedy`, meeting ASM3.1 with exactly these thresholds after that prompt.
 
     The target's token at output position k is k itself, so that EOS={k} ends the output there; a wrong proposal is -k.
+    Raises ValueError if a threshold is out of range.
     """
     check(1, 0, c_star)
-
-    def p(prefix: Tokens) -> int:
-        return len(prefix) - len(prompt) + 1
 
     def q(prefix: Tokens, i: int) -> int:
         c = len(prefix) - len(prompt)
         return c + i if is_right(c + i, c, c_star) else -(c + i)
 
-    return p, q
+    return lambda prefix: len(prefix) - len(prompt) + 1, q
