@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from realmodel.layout import Rows, attention, common_prefix, fixed_attention, rows_of
+from realmodel.layout import Rows, attention, common_prefix, fixed_attention, rows_of, shape_of
 from simulator.errors import InvalidInput
 from simulator.laws import ArrayLaw, Law, Point
 from simulator.records import Call, Reply
@@ -138,8 +138,7 @@ class Session:
         """The additive mask [1, 1, R, cached + R]: a view into a buffer whose right edge is the layout and left part open."""
         if catch_up:
             return self._additive(attention(call, cached, catch_up))
-        slots = max(call.width, len(call.draft))
-        key = (call.verify, call.branches, call.width, slots)
+        key = shape_of(call)
         buffer = self._masks.get(key)
         fixed = fixed_attention(*key)
         if buffer is None or buffer.shape[-1] < cached + len(fixed):

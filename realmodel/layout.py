@@ -18,6 +18,11 @@ Packed-SS has one branch, b = 0; who attends to whom, for W = 2 (x = attends):
 
 Branch b > 0 also sees the verifier rows before d_b. Verifier row i predicts the token after it; a MASK row predicts its own
 position. Padding (MASK in unused draft slots, branches b > |D|) is computed and never read: it cannot extend acceptance (PAD).
+
+The first call of the start `wide` (E.2) is not anchored: its verifier region is prefix[-1] alone and its block is masks alone,
+[ MASK^(W+1) ] at positions n .. n+W, which also see the row of prefix[-1]. A call that only processes the prompt has only
+catch-up rows, prefix[-1] included.
+
 The rows worth keeping, [catch-up | prefix[-1], D], come first: dropping the others is a suffix crop of the cache.
 """
 
@@ -28,11 +33,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.records import Call
-
-Shape = tuple[bool, tuple[int, ...], int]
-"""What fixes the rows after the catch-up: (verify, branches, width)."""
 
 
 @dataclass(frozen=True)
@@ -50,45 +53,48 @@ class Rows:
 def rows_of(call: Call, cached: int, mask_token: int) -> Rows:
     """Lay out `call` after a cache holding the causal rows of prefix[:cached], cached <= |prefix| - 1."""
     n, width, draft = len(call.prefix), call.width, call.draft
-    slots = max(width, len(draft)) if call.verify else 0
-    tokens = list(call.prefix[cached : n - 1])
-    catch_up = len(tokens)
-    positions = list(range(cached, n - 1))
+    last = call.prefix[-1]
+    end = n - 1 if call.verify or (call.branches and call.anchored) else n  # does some later row process prefix[-1]?
+    tokens, positions = list(call.prefix[cached:end]), list(range(cached, end))
+    catch_up = keep = len(tokens)
     verifier: list[int] = []
-    keep = catch_up
     if call.verify:
         verifier = list(range(catch_up, catch_up + len(draft) + 1))
         keep += len(draft) + 1
-        tokens += [call.prefix[-1], *draft, *[mask_token] * (slots - len(draft))]
-        positions += range(n - 1, n + slots)
+        tokens += [last, *draft, *[mask_token] * (call.slots - len(draft))]
+        positions += range(n - 1, n + call.slots)
     proposals: list[list[int] | None] = []
     for b in call.branches:
+        if call.anchored:
+            tokens.append(last if b == 0 else draft[b - 1] if b <= len(draft) else mask_token)
+            positions.append(n - 1 + b)
         start = len(tokens)
-        seed = call.prefix[-1] if b == 0 else draft[b - 1] if b <= len(draft) else mask_token
-        tokens += [seed, *[mask_token] * width]
-        positions += range(n - 1 + b, n + b + width)
-        proposals.append(list(range(start + 1, start + 1 + width)) if b <= len(draft) else None)
+        tokens += [mask_token] * width
+        positions += range(n + b, n + b + width)
+        proposals.append(list(range(start, start + width)) if b <= len(draft) else None)
     return Rows(tokens, positions, catch_up, keep, verifier, proposals)
 
 
 @lru_cache(maxsize=256)
-def fixed_attention(verify: bool, branches: tuple[int, ...], width: int, slots: int) -> np.ndarray:
+def fixed_attention(
+    verify: bool, branches: tuple[int, ...], width: int, slots: int, anchored: bool = True
+) -> npt.NDArray[np.bool_]:
     """Who sees whom among the rows after the catch-up, bool [rows, rows]; all of them also see the cache and the catch-up."""
-    b_rows, v_rows = width + 1, slots + 1 if verify else 0
+    b_rows, v_rows = width + anchored, slots + 1 if verify else 0
     rows = v_rows + b_rows * len(branches)
     sees = np.zeros((rows, rows), dtype=bool)
     sees[:v_rows, :v_rows] = np.tri(v_rows, dtype=bool)  # T_B
     for index, b in enumerate(branches):
         block = slice(v_rows + index * b_rows, v_rows + (index + 1) * b_rows)
         sees[block, block] = True  # J_B
-        sees[block, : min(b, v_rows)] = True  # the verifier rows before d_b
+        # The verifier rows before the block's first position: up to d_{b-1} when the block has d_b itself, else up to d_b.
+        sees[block, : min(b + (not anchored), v_rows)] = True
     return sees
 
 
-def attention(call: Call, cached: int, catch_up: int) -> np.ndarray:
+def attention(call: Call, cached: int, catch_up: int) -> npt.NDArray[np.bool_]:
     """Who sees whom, bool [R, cached + R], True = attends."""
-    slots = max(call.width, len(call.draft))
-    fixed = fixed_attention(call.verify, call.branches, call.width, slots)
+    fixed = fixed_attention(*shape_of(call))
     rows = catch_up + len(fixed)
     sees = np.zeros((rows, cached + rows), dtype=bool)
     sees[:, :cached] = True
@@ -96,6 +102,11 @@ def attention(call: Call, cached: int, catch_up: int) -> np.ndarray:
     sees[catch_up:, cached : cached + catch_up] = True
     sees[catch_up:, cached + catch_up :] = fixed
     return sees
+
+
+def shape_of(call: Call) -> tuple[bool, tuple[int, ...], int, int, bool]:
+    """What fixes the rows after the catch-up: the arguments of `fixed_attention`."""
+    return call.verify, call.branches, call.width, call.slots, call.anchored
 
 
 def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:

@@ -19,17 +19,20 @@ class Parity(NamedTuple):
 
 
 @torch.inference_mode()
-def draft_logits(model: DualModeModel, context: Tokens, width: int) -> torch.Tensor:
-    """A separate drafting call, [width, vocabulary]: [context[:-1] causal | context[-1], MASK^width both ways], uncached."""
+def draft_logits(model: DualModeModel, context: Tokens, width: int, anchored: bool = True) -> torch.Tensor:
+    """A separate drafting call without cache, [width, vocabulary]: [context[:-1] causal | context[-1], MASK^width both ways].
+
+    Not `anchored`: [context causal | MASK^width both ways].
+    """
     tokens = [*context, *[model.mask_token] * width]
-    size, start = len(tokens), len(context) - 1
+    size, start = len(tokens), len(context) - anchored
     sees = torch.ones(size, size, dtype=torch.bool).tril()
     sees[start:, start:] = True
     mask = torch.zeros(size, size, dtype=model.dtype).masked_fill(~sees, -torch.inf).to(model.device)
     inputs = torch.tensor([tokens], device=model.device)
     positions = torch.arange(size, device=model.device)[None]
     logits = model.network(inputs, position_ids=positions, attention_mask=mask[None, None], use_cache=False).logits[0]
-    drafted: torch.Tensor = logits[start + 1 :].double()
+    drafted: torch.Tensor = logits[len(context) :].double()
     return drafted
 
 
@@ -46,9 +49,9 @@ def packed_parity(model: DualModeModel, call: Call, warm_prefix: int) -> Parity:
         verifier = (logits[: len(expected)] - expected).abs().max().item()
     start = len(rows.verifier)
     for branch, block in zip(call.branches, rows.proposals, strict=True):
-        if block is None:
+        if not block:
             continue
-        expected = draft_logits(model, call.prefix + call.draft[:branch], call.width)
+        expected = draft_logits(model, call.prefix + call.draft[:branch], call.width, call.anchored)
         proposals = max(proposals, (logits[start : start + call.width] - expected).abs().max().item())
         start += call.width
     return Parity(verifier, proposals)

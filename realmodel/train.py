@@ -336,8 +336,8 @@ def main() -> None:
                 group["lr"] = top * rate
         distil = state["seconds"] >= distil_from
         if distil and (not len(own_texts) or state["seconds"] > own_until):
-            own_texts = torch.cat([greedy_continuations(model, stream, 64, rng) for _ in range(16)])
-            own_until = state["seconds"] + (total - distil_from) / 4
+            own_texts = torch.cat([greedy_continuations(model, stream, 64, rng) for _ in range(8)])
+            own_until = state["seconds"] + (total - distil_from) / 2
         own = distil and state["step"] % 2 == 0
         if own:
             clean = own_texts[torch.tensor([rng.randrange(len(own_texts)) for _ in range(BATCH)])]

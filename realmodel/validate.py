@@ -17,6 +17,7 @@ from realmodel.reference import causal_logits, greedy_reference
 from simulator.decode import generate
 from simulator.records import Limits, Tokens
 from simulator.schedule import Schedule
+from simulator.trace import TracedRequest
 
 
 class Difference(NamedTuple):
@@ -83,10 +84,12 @@ def validate(
     width: int,
     start: str,
     progress: Callable[[Sequence[tuple[str, Tokens]]], Iterator[tuple[str, Tokens]]] = iter,
+    record: Callable[[TracedRequest], None] = lambda request: None,
 ) -> Validation:
     """Decode every (name, prompt) greedily with every schedule and compare with transformers' generate.
 
-    Raises InvalidInput for a prompt the model cannot take. `progress` wraps the iteration over prompts.
+    `progress` wraps the iteration over prompts; `record` is handed every run, outside the timing. Raises InvalidInput for a
+    prompt the model cannot take.
     """
     for _, prompt in prompts:
         model.check_prompt(prompt, limits.max_new_tokens, width)
@@ -116,6 +119,7 @@ def validate(
             tally.tokens += len(run.tokens)
             tally.nfe += run.nfe
             tally.rows += sum(step.rows for step in run.steps)
+            record(TracedRequest(name, schedules[which].name, prompt, limits, run))
             if run.tokens == expected:
                 tally.exact += 1
             else:

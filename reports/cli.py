@@ -8,13 +8,18 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
 
-from reports.output import progress, replay_line, write_json
+from reports.output import progress, replay_line, write_json, write_whole
 from simulator.errors import ContractError, InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from simulator.trace import TracedRequest
 
 app = typer.Typer(
     add_completion=False,
@@ -31,6 +36,10 @@ def _writable(file: Path | None) -> Path | None:
 
 
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the result to this file as JSON.", callback=_writable)]
+Trace = Annotated[
+    Path | None,
+    typer.Option("--trace", help="Also write every call of every run to this file as JSON Lines.", callback=_writable),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No tables and no progress.")]
 Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
 Schedules = Annotated[
@@ -40,7 +49,7 @@ Schedules = Annotated[
     ),
 ]
 Widths = Annotated[list[int] | None, typer.Option("--width", "-w", help="Speculative width W; repeatable. Default: 8.")]
-Start = Annotated[str, typer.Option(help="algorithm (empty first draft) or sampled (E.2 at temperature 1).")]
+Start = Annotated[str, typer.Option(help="algorithm (empty first draft), wide, sampled or prompt (the paper's E.2).")]
 
 
 @app.command()
@@ -84,6 +93,7 @@ def simulate(
     start: Start = "algorithm",
     seed: Seed = 0,
     json_file: Json = None,
+    trace: Trace = None,
     quiet: Quiet = False,
 ) -> int:
     """Count model calls (NFE) under threshold drafters (Assumption 3.1)."""
@@ -96,8 +106,9 @@ def simulate(
     if runs < 1:
         raise InvalidInput(f"--runs must be >= 1, got {runs}")
     drafters = lag_drafters(runs, tokens, mean_lag, seed) if thresholds is None else [_integers("--thresholds", thresholds)]
+    traced, record = _recorder(trace)
     results = {
-        w: count_calls(schedules, drafters, tokens, progress=partial(progress, label="simulating", quiet=quiet))
+        w: count_calls(schedules, drafters, tokens, partial(progress, label="simulating", quiet=quiet), record)
         for w, schedules in _schedules(schedule, width, start).items()
     }
     if not quiet:
@@ -117,6 +128,7 @@ def simulate(
         for w, counts in results.items()
         for count in counts
     ]
+    _write_trace(trace, traced)
     write_json(json_file, "simulate", arguments, rows)
     replay_line(quiet)
     return 0
@@ -136,6 +148,7 @@ def validate(
     threads: Annotated[int, typer.Option(help="CPU threads of the network; 1 is steadiest for a small model.")] = 1,
     start: Start = "algorithm",
     json_file: Json = None,
+    trace: Trace = None,
     quiet: Quiet = False,
 ) -> int:
     """Decode with a real model: exact against transformers' greedy generate, and at what cost?"""
@@ -166,8 +179,9 @@ def validate(
     else:
         texts = [(item.name, tuple(loaded.tokenizer.encode(item.text).ids)) for item in held_out_prompts(prompts)]
     limits = Limits.of(max_new_tokens, loaded.eos)
+    traced, record = _recorder(trace)
     results = [
-        run(loaded, texts, schedules, limits, w, start, partial(progress, label=f"W = {w}", quiet=quiet))
+        run(loaded, texts, schedules, limits, w, start, partial(progress, label=f"W = {w}", quiet=quiet), record)
         for w, schedules in by_width.items()
     ]
     if not quiet:
@@ -176,17 +190,33 @@ def validate(
         for result in results:
             print_validation(result)
     arguments = {"model": model, "dtype": dtype, "device": device, "max_new_tokens": max_new_tokens, "start": start}
+    _write_trace(trace, traced)
     write_json(json_file, "validate", arguments, [asdict(result) for result in results])
     replay_line(quiet)
     return int(any(tally.verdict == "DIFFERENT" for result in results for tally in result.schedules))
 
 
 def _schedules(names: list[str] | None, widths: list[int] | None, start: str) -> dict[int, list[Any]]:
-    """The schedules asked for, by width. AR has one start of its own, in every comparison."""
+    """The schedules asked for, by width."""
     from simulator.schedules import named
 
     names = names or ["ar", "linear", "packed", "quadratic"]
-    return {w: [named(name, w, "algorithm" if name == "ar" else start) for name in names] for w in widths or [8]}
+    # AR drafts nothing, so the starts that differ in the first draft are one to it.
+    ar_start = start if start == "prompt" else "algorithm"
+    return {w: [named(name, w, ar_start if name == "ar" else start) for name in names] for w in widths or [8]}
+
+
+def _recorder(file: Path | None) -> tuple[list[TracedRequest], Callable[[TracedRequest], None]]:
+    """A list and what fills it; without a trace file nothing is kept."""
+    traced: list[TracedRequest] = []
+    return traced, traced.append if file else lambda request: None
+
+
+def _write_trace(file: Path | None, traced: list[TracedRequest]) -> None:
+    if file is not None:
+        from simulator.trace import trace_lines
+
+        write_whole(file, trace_lines(traced))
 
 
 def _integers(option: str, text: str) -> list[int]:

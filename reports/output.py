@@ -29,10 +29,7 @@ def progress(items: Iterable[T], label: str, quiet: bool) -> Iterator[T]:
 
 
 def write_json(file: Path | None, command: str, arguments: dict[str, Any], rows: list[Any]) -> None:
-    """Write {"packedss", "command", "arguments", "rows"}: complete or not at all. Nothing happens without a file.
-
-    Raises InvalidInput when the file cannot be written.
-    """
+    """Write {"packedss", "command", "arguments", "rows"} as `write_whole` does. Nothing happens without a file."""
     if file is None:
         return
     try:
@@ -40,12 +37,16 @@ def write_json(file: Path | None, command: str, arguments: dict[str, Any], rows:
     except PackageNotFoundError:  # run from a checkout
         package = "unknown"
     content = {"packedss": package, "command": command, "arguments": arguments, "rows": rows}
+    write_whole(file, [json.dumps(content, indent=1, default=_plain)])
+
+
+def write_whole(file: Path, lines: Iterable[str]) -> None:
+    """Write the lines to `file`: complete or not at all. Raises InvalidInput when the file cannot be written."""
     part = None
     try:
         with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}.", delete=False) as handle:
             part = handle.name
-            json.dump(content, handle, indent=1, default=_plain)
-            handle.write("\n")
+            handle.writelines(f"{line}\n" for line in lines)
         os.replace(part, file)
     except OSError as error:
         raise InvalidInput(f"cannot write {str(file)!r}: {error.strerror}") from error

@@ -10,7 +10,7 @@ Importing this package loads neither torch nor transformers.
 """
 
 from simulator.chance import Address, Chance, Sampled, Scripted, enumerated
-from simulator.decode import Generation, Model, decode, generate
+from simulator.decode import Generation, Model, Resumption, decode, generate
 from simulator.errors import ContractError, InvalidInput
 from simulator.exact import ExactLaw, autoregressive_law, exact_law
 from simulator.laws import ArrayLaw, Law, Point, RationalLaw
@@ -36,6 +36,7 @@ __all__ = [
     "Point",
     "RationalLaw",
     "Reply",
+    "Resumption",
     "Sampled",
     "Schedule",
     "Scripted",

@@ -24,6 +24,13 @@ class Policy(Protocol):
     def absorb(self, state: State, call: Call, reply: Reply, chance: Chance) -> tuple[State, Step]: ...
 
 
+class Resumption(NamedTuple):
+    """Where a request goes on: see `Schedule.resume`. The state brings its own prompt and limits."""
+
+    state: State
+    calls: int  # calls made before, so that coins keep their addresses
+
+
 class Generation(NamedTuple):
     """A finished request."""
 
@@ -37,14 +44,22 @@ class Generation(NamedTuple):
         return len(self.steps)
 
 
-def decode(model: Model, schedule: Policy, prompt: Sequence[int], limits: Limits, chance: Source = _NO_COINS) -> Iterator[Step]:
+def decode(
+    model: Model,
+    schedule: Policy,
+    prompt: Sequence[int],
+    limits: Limits,
+    chance: Source = _NO_COINS,
+    resume: Resumption | None = None,
+) -> Iterator[Step]:
     """Run the request and yield one Step per forward pass.
 
-    Without `chance` the model must be greedy (point masses), or ContractError names the first coin that is missing. Also
-    raises ContractError when the schedule makes `_STALL` calls in a row without emitting a token.
+    `resume` continues a request instead of beginning one. Without `chance` the model must be greedy (point masses), or
+    ContractError names the first coin that is missing. Also raises ContractError when the schedule makes `_STALL` calls in a
+    row without emitting a token.
     """
-    state = schedule.init(prompt, limits)
-    number = idle = 0
+    state, number = resume or (schedule.init(prompt, limits), 0)
+    idle = 0
     while state.stop is None:
         number += 1
         call = schedule.request(state)
@@ -55,9 +70,18 @@ def decode(model: Model, schedule: Policy, prompt: Sequence[int], limits: Limits
             raise ContractError(f"the schedule made {_STALL} calls in a row without emitting a token (call {number})")
 
 
-def generate(model: Model, schedule: Policy, prompt: Sequence[int], limits: Limits, chance: Source = _NO_COINS) -> Generation:
-    """`decode` to the end."""
-    steps = tuple(decode(model, schedule, prompt, limits, chance))
-    stop = steps[-1].stop if steps else "length"  # L = 0 makes no call
+def generate(
+    model: Model,
+    schedule: Policy,
+    prompt: Sequence[int],
+    limits: Limits,
+    chance: Source = _NO_COINS,
+    resume: Resumption | None = None,
+) -> Generation:
+    """`decode` to the end. With `resume`, tokens and steps are those made since."""
+    steps = tuple(decode(model, schedule, prompt, limits, chance, resume))
+    tokens = tuple(token for step in steps for token in step.committed)
+    # L = 0, or a request resumed at its end, makes no call.
+    stop = steps[-1].stop if steps else (resume.state if resume else schedule.init(prompt, limits)).stop
     assert stop is not None
-    return Generation(tuple(token for step in steps for token in step.committed), steps, stop)
+    return Generation(tokens, steps, stop)

@@ -74,7 +74,7 @@ def autoregressive_law(target: Callable[[Tokens], Law], prompt: Sequence[int], l
     pending: list[tuple[Tokens, Fraction]] = [((), Fraction(1))]
     while pending:
         tokens, weight = pending.pop()
-        if len(tokens) == limits.max_new_tokens or (tokens and tokens[-1] in limits.eos):
+        if limits.reached(tokens, 0):
             finished[tokens] = weight
             continue
         law = target((*prompt, *tokens))

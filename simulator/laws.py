@@ -165,7 +165,7 @@ class ArrayLaw:
         return float(self.probabilities[token]) if 0 <= token < len(self.probabilities) else 0.0
 
     def residual(self, proposal: Law) -> ArrayLaw | None:
-        if isinstance(proposal, ArrayLaw):
+        if isinstance(proposal, ArrayLaw) and len(proposal.probabilities) == len(self.probabilities):
             other = proposal.probabilities
         else:
             other = np.array([float(proposal.probability(token)) for token in range(len(self.probabilities))])

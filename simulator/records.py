@@ -10,14 +10,14 @@ All are small and frozen; State and Call are hashable, so that equal situations 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from simulator.errors import InvalidInput
 from simulator.laws import Law
 
 Tokens: TypeAlias = tuple[int, ...]
-Stop: TypeAlias = Literal["eos", "length"]
+Stop: TypeAlias = Literal["eos", "stop", "length"]
 
 
 class Limits(NamedTuple):
@@ -25,16 +25,35 @@ class Limits(NamedTuple):
 
     max_new_tokens: int  # L >= 0
     eos: frozenset[int] = frozenset()  # any of these ids ends the output, itself included
+    stop: tuple[Tokens, ...] = ()  # multi-token end markers (STOPSEQ): the output ends with the first one completed in it
 
     @classmethod
-    def of(cls, max_new_tokens: int, eos: int | Iterable[int] | None = None) -> Limits:
-        """Limits with L = `max_new_tokens` and no, one or several EOS ids. Raises InvalidInput for L < 0 or a negative id."""
-        ids = frozenset(() if eos is None else (eos,) if isinstance(eos, int) else eos)
+    def of(cls, max_new_tokens: int, eos: int | Iterable[int] | None = None, stop: Iterable[Sequence[int]] = ()) -> Limits:
+        """Limits with L = `max_new_tokens`, no, one or several EOS ids, and end markers of one or more tokens.
+
+        Raises InvalidInput for L < 0, a negative id or an empty marker.
+        """
+        ids = frozenset(() if eos is None else eos if isinstance(eos, Iterable) else (eos,))
         if max_new_tokens < 0:
             raise InvalidInput(f"max_new_tokens must be >= 0, got {max_new_tokens}")
         if any(token < 0 for token in ids):
             raise InvalidInput(f"EOS ids must be >= 0, got {sorted(ids)}")
-        return cls(max_new_tokens, ids)
+        markers = tuple(map(tuple, stop))
+        if not all(markers):
+            raise InvalidInput("a stop sequence must have at least 1 token, got an empty one")
+        return cls(max_new_tokens, ids, markers)
+
+    def reached(self, prefix: Tokens, prompt_length: int) -> Stop | None:
+        """Why the output, prefix[prompt_length:], ends with its last token; None when it goes on.
+
+        An EOS wins over a marker and both over the length, when they fall on one token. A marker lies wholly in the output.
+        """
+        emitted = len(prefix) - prompt_length
+        if emitted and prefix[-1] in self.eos:
+            return "eos"
+        if any(emitted >= len(marker) and prefix[-len(marker) :] == marker for marker in self.stop):
+            return "stop"
+        return "length" if emitted >= self.max_new_tokens else None
 
 
 class Draft(NamedTuple):
@@ -61,9 +80,7 @@ class State(NamedTuple):
     @property
     def stop(self) -> Stop | None:
         """Why the request has ended, None while it runs. An EOS that ends the prompt stops nothing (ALG1.L2)."""
-        if self.emitted and self.prefix[-1] in self.limits.eos:
-            return "eos"
-        return "length" if self.emitted >= self.limits.max_new_tokens else None
+        return self.limits.reached(self.prefix, self.prompt_length)
 
 
 class Call(NamedTuple):
@@ -71,7 +88,8 @@ class Call(NamedTuple):
 
     With `verify`, the target law after prefix + draft[:i] for i = 0 .. |draft|. For every branch b <= |draft|, `width` proposal
     laws for the positions that follow prefix + draft[:b], each given that context alone (never each other). A branch
-    b > |draft| asks for nothing; a layout of fixed shape may still reserve its rows.
+    b > |draft| asks for nothing; a layout of fixed shape may still reserve its rows. A call that neither verifies nor drafts
+    only processes the prompt.
     """
 
     prefix: Tokens
@@ -79,6 +97,19 @@ class Call(NamedTuple):
     verify: bool
     branches: Tokens  # accepted-draft counts b whose continuations are drafted
     width: int  # W: proposals per branch; also the draft slots of a padded layout
+    anchored: bool = (
+        True  # drafting blocks begin with a copy of their last context token (LAYD1); else they are all masks (E.2)
+    )
+
+    @property
+    def slots(self) -> int:
+        """Draft slots of the verifier region, padding included: W in a regular call, none spare in a first call of masks."""
+        return max(self.width, len(self.draft)) if self.anchored else len(self.draft)
+
+    @property
+    def padded_rows(self) -> int:
+        """Rows of the paper's layout, padding included: B = W + 1 to verify and B for each branch asked for (TAB2)."""
+        return (self.slots + 1) * self.verify + (self.width + self.anchored) * len(self.branches)
 
 
 class Reply(NamedTuple):

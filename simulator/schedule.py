@@ -20,8 +20,10 @@ from typing import NamedTuple
 
 from simulator.acceptance import accept
 from simulator.chance import Chance, draw_block
-from simulator.errors import ContractError
+from simulator.errors import ContractError, InvalidInput
 from simulator.records import Call, Draft, Limits, Reply, State, Step, Stop, Tokens
+
+_NO_DRAFT = Draft()
 
 
 class Ask(NamedTuple):
@@ -30,6 +32,7 @@ class Ask(NamedTuple):
     verify: bool
     branches: Tokens = ()
     width: int = 0
+    anchored: bool = True  # see Call
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,23 @@ class Schedule:
         """The state before the first call: P_0 = P, D_0 empty."""
         return State(tuple(prompt), len(prompt), Draft(), 0, limits)
 
+    def resume(self, prompt: Sequence[int], output: Sequence[int], limits: Limits, draft: Draft = _NO_DRAFT) -> State:
+        """The state of a request that already has verified `output` and, perhaps, a draft for the positions after it.
+
+        It enters the cycle where that draft can be verified, or at its beginning without one; the start is behind it.
+        Raises InvalidInput when a draft token has no law.
+        """
+        if len(draft.tokens) != len(draft.laws):
+            raise InvalidInput(
+                f"a draft needs one stored law per token, got {len(draft.tokens)} tokens, {len(draft.laws)} laws"
+            )
+        skip = next(index for index, ask in enumerate(self.cycle) if ask.verify) if draft.tokens else 0
+        return State((*prompt, *output), len(prompt), draft, len(self.opening) + skip, limits)
+
     def request(self, state: State) -> Call:
         """The forward pass to make now. Not to be asked of a state that has stopped."""
         ask = self._plan(state.phase)
-        return Call(state.prefix, state.draft.tokens, ask.verify, ask.branches, ask.width)
+        return Call(state.prefix, state.draft.tokens, *ask)
 
     def absorb(self, state: State, call: Call, reply: Reply, chance: Chance) -> tuple[State, Step]:
         """Verify, accept, stop, keep the next draft. Raises ContractError when `reply` does not fit `call`."""
@@ -100,12 +116,12 @@ class Schedule:
 
 
 def _cut(tokens: Tokens, state: State) -> tuple[Tokens, Stop | None]:
-    """The stopping rule (ALG1.L7-L8): cut after the first EOS and at L; EOS wins when both fall on one token."""
-    room = state.limits.max_new_tokens - state.emitted
-    for index, token in enumerate(tokens[:room]):
-        if token in state.limits.eos:
-            return tokens[: index + 1], "eos"
-    return tokens[:room], "length" if len(tokens) >= room else None
+    """The stopping rule (ALG1.L7-L8, STOPSEQ): cut after the first token that ends the output."""
+    for count in range(1, len(tokens) + 1):
+        stop = state.limits.reached(state.prefix + tokens[:count], state.prompt_length)
+        if stop:
+            return tokens[:count], stop
+    return tokens, None
 
 
 def _check(call: Call, reply: Reply) -> None:

@@ -12,6 +12,7 @@ from simulator.errors import InvalidInput
 from simulator.oracles.threshold import ThresholdModel, random_lags
 from simulator.records import Limits
 from simulator.schedule import Schedule
+from simulator.trace import TracedRequest
 
 Drafter: TypeAlias = Sequence[int]
 """Thresholds c*_1 .. c*_L of one request (ASM3.1)."""
@@ -44,15 +45,20 @@ def count_calls(
     drafters: Sequence[Drafter],
     length: int,
     progress: Callable[[Iterable[Drafter]], Iterator[Drafter]] = iter,
+    record: Callable[[TracedRequest], None] = lambda request: None,
 ) -> list[CallCount]:
-    """Run every schedule on every drafter until `length` tokens. Raises InvalidInput for a threshold c*_k outside 0 .. k."""
+    """Run every schedule on every drafter until `length` tokens; `record` is handed every run.
+
+    Raises InvalidInput for a threshold c*_k outside 0 .. k.
+    """
     limits = Limits.of(length)
     tokens, rows = [0] * len(schedules), [0] * len(schedules)
     nfe: list[list[int]] = [[] for _ in schedules]
-    for drafter in progress(drafters):
+    for number, drafter in enumerate(progress(drafters)):
         model = ThresholdModel(drafter)
         for index, schedule in enumerate(schedules):
             run = generate(model, schedule, (), limits)
+            record(TracedRequest(f"drafter {number}", schedule.name, (), limits, run))
             tokens[index] += len(run.tokens)
             nfe[index].append(run.nfe)
             rows[index] += sum(step.rows for step in run.steps)

@@ -8,11 +8,6 @@ from simulator.laws import Law
 from simulator.records import Call, Reply, Tokens
 
 
-def evaluated_rows(call: Call) -> int:
-    """Rows of the padded layout of TAB2 (Nemotron): B = W + 1 for verification and B for each branch asked for."""
-    return (call.width + 1) * (call.verify + len(call.branches))
-
-
 def answer(call: Call, target: Callable[[Tokens], Law], proposal: Callable[[Tokens, int], Law]) -> Reply:
     """The Reply of a model with law target(context), and proposal(context, j) for the j-th position after `context`."""
     contexts = [call.prefix + call.draft[:i] for i in range(len(call.draft) + 1)]
@@ -22,5 +17,5 @@ def answer(call: Call, target: Callable[[Tokens], Law], proposal: Callable[[Toke
             tuple(proposal(contexts[b], j) for j in range(1, call.width + 1)) if b < len(contexts) else None
             for b in call.branches
         ),
-        rows=evaluated_rows(call),
+        rows=call.padded_rows,
     )

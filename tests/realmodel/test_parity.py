@@ -14,6 +14,10 @@ CALLS = {
     "branches": lambda t: Call(t[:40], t[40:44], True, (1, 3), 4),
     "linear, draft": lambda t: Call(t[:40], (), False, (0,), 8),
     "linear, verify": lambda t: Call(t[:40], t[40:48], True, (), 8),
+    "wide": lambda t: Call(t[:40], (), True, (0,), 9, anchored=False),
+    "wide, resumed with a draft": lambda t: Call(t[:40], t[40:43], True, (0, 2), 5, anchored=False),
+    "masks alone": lambda t: Call(t[:40], (), False, (0,), 6, anchored=False),
+    "nothing drafted": lambda t: Call(t[:40], t[40:42], True, (0,), 0),
     "one prompt token": lambda t: Call(t[:1], t[1:4], True, (0,), 4),
 }
 

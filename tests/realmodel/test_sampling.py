@@ -1,6 +1,6 @@
 """Temperature 1 on the real model: the same tokens as the literal Algorithm 2 fed by separate calls and the same coins."""
 
-from functools import lru_cache
+from functools import cache
 
 import pytest
 import torch
@@ -22,11 +22,11 @@ def test_agrees_with_algorithm_2_on_separate_calls(model64, prompts, name, start
     """Verifier laws from an uncached causal forward, proposals from an uncached drafting forward, coins by address."""
     prompt = prompts[3][:24]
 
-    @lru_cache(maxsize=None)
+    @cache
     def p(prefix):
         return tuple(torch.softmax(causal_logits(model64, prefix)[-1], -1).tolist())
 
-    @lru_cache(maxsize=None)
+    @cache
     def block(prefix):
         logits = draft_logits(model64, prefix, WIDTH).clone()
         logits[:, model64.mask_token] = -torch.inf
@@ -41,9 +41,7 @@ def test_agrees_with_algorithm_2_on_separate_calls(model64, prompts, name, start
         lambda law, purpose, call, position: ArrayLaw(law).draw(coins.at(call).uniform(purpose, position)),
         start,
     )
-    run = generate(
-        model64.session(temperature=1.0), MAKERS[name](WIDTH, start), prompt, Limits.of(LENGTH, model64.eos), coins
-    )
+    run = generate(model64.session(temperature=1.0), MAKERS[name](WIDTH, start), prompt, Limits.of(LENGTH, model64.eos), coins)
     assert prompt + run.tokens == literal.P
     assert [step.accepted for step in run.steps] == [record.h for record in literal.records]
     assert any(step.accepted < len(step.verified) for step in run.steps)  # a rejection happened

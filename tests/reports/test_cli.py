@@ -38,7 +38,7 @@ BAD = {
     "simulate --mean-lag inf": "mean lag must be >= 0",
     "simulate --mean-lag nan": "mean lag must be >= 0",
     "simulate --seed -1": "seed",
-    "simulate --start cold": "allowed: algorithm, sampled",
+    "simulate --start cold": "allowed: algorithm, wide, sampled, prompt",
     "simulate --thresholds 1,3": "c*_2 must lie in 0 .. 2, got 3",
     "simulate --thresholds -1": "c*_1 must lie in 0 .. 1, got -1",
     "simulate --thresholds 1,x": "integers separated by commas",
@@ -76,7 +76,12 @@ def test_simulate(run, tmp_path):
     assert out.splitlines()[-1] == f"replay: packedss simulate -w 4 -n 6 --thresholds 1,2,1,2 --json {file}"
     content = json.loads(file.read_text())
     assert content["command"] == "simulate"
-    assert {row["schedule"]: row["nfe"] for row in content["rows"]} == {"ar": [6], "linear": [6], "packed": [4], "quadratic": [4]}
+    assert {row["schedule"]: row["nfe"] for row in content["rows"]} == {
+        "ar": [6],
+        "linear": [6],
+        "packed": [4],
+        "quadratic": [4],
+    }
     assert {row["schedule"]: row["rows"] for row in content["rows"]} == {"ar": 6, "linear": 30, "packed": 40, "quadratic": 120}
 
 
@@ -95,6 +100,17 @@ def test_simulations_repeat_and_never_break_the_theorem(run, tmp_path):
         assert nfe["ar"] == [60] * 20
 
 
+def test_traces_read_back(run, tmp_path):
+    from simulator.trace import read_trace
+
+    file = tmp_path / "t.jsonl"
+    assert run(f"simulate -n 20 --runs 2 -w 3 -w 5 --quiet --trace {file}")[:2] == (0, "")
+    requests = read_trace(file.read_text().splitlines())
+    assert [request.schedule for request in requests[:4]] == ["ar", "linear", "packed", "quadratic"]
+    assert len(requests) == 16
+    assert all(len(request.generation.tokens) == 20 for request in requests)
+
+
 def test_no_tokens_no_calls(run):
     code, out, _ = run("simulate -n 0 --runs 2")
     assert code == 0
@@ -105,7 +121,7 @@ def test_prove(run, tmp_path):
     file = tmp_path / "ledger.json"
     code, out, _ = run(f"prove --length 4 --json {file}")
     assert code == 0
-    assert "12 of 12 checks hold" in out
+    assert "20 of 20 checks hold" in out
     rows = json.loads(file.read_text())["rows"]
     assert {row["claim"] for row in rows} == {"THM3.3", "THM3.2", "LEMB1", "LEMB2", "DRAFTLEN"}
     assert {row["outcome"] for row in rows} == {"holds"}
@@ -123,18 +139,17 @@ def test_validate(run, tmp_path):
     assert all(tally["tokens"] == result["reference"]["tokens"] for tally in result["schedules"])
 
 
-def test_interrupted_writing_leaves_nothing(tmp_path, monkeypatch):
+def test_interrupted_writing_leaves_nothing(tmp_path):
     """Ctrl-C in the middle of writing: the old file stays, no part file is left."""
     file = tmp_path / "result.json"
     file.write_text("old")
 
-    def interrupted(*arguments, **options):
-        arguments[1].write("{ half")
+    def interrupted():
+        yield "{ half"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(output.json, "dump", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        output.write_json(file, "simulate", {}, [])
+        output.write_whole(file, interrupted())
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
     assert file.read_text() == "old"
 
