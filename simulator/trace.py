@@ -58,6 +58,7 @@ def read_trace(lines: Iterable[str]) -> list[TracedRequest]:
                 _expect(record == HEADER, f"the first line must be {json.dumps(HEADER)}")
                 continue
             kind = record["type"]
+            _expect(kind in ("request", "step", "end"), "type must be request, step or end")
             _expect(record["request"] == len(requests), f"the request must be number {len(requests)}")
             if kind == "request":
                 _expect(head is None, "the request before has no end")
@@ -72,12 +73,10 @@ def read_trace(lines: Iterable[str]) -> list[TracedRequest]:
             if kind == "step":
                 _expect(record["call"] == len(steps) + 1, f"the call must be number {len(steps) + 1}")
                 steps.append(_step(record))
-            elif kind == "end":
+            else:
                 _expect(record["stop"] in _STOPS, f"stop must be one of {', '.join(_STOPS)}")
                 requests.append(head._replace(generation=Generation(_tokens(record["tokens"]), tuple(steps), record["stop"])))
                 head = None
-            else:
-                _expect(False, "type must be request, step or end")
         except (ValueError, KeyError, TypeError) as error:
             reason = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
             raise InvalidInput(f"line {number} of the trace: {reason}") from error
