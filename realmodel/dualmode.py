@@ -71,8 +71,8 @@ class Session:
     def __init__(self, model: DualModeModel, temperature: float) -> None:
         from transformers import DynamicCache
 
-        if temperature < 0:
-            raise InvalidInput(f"temperature must be >= 0 (0 is greedy), got {temperature}")
+        if not 0 <= temperature < float("inf"):
+            raise InvalidInput(f"temperature must be >= 0 and finite (0 is greedy), got {temperature}")
         self.model, self.temperature = model, temperature
         self.cache = DynamicCache(config=model.network.config)
         self.cached: tuple[int, ...] = ()  # tokens whose causal rows are in the cache

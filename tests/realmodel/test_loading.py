@@ -68,3 +68,4 @@ def test_prompts_the_model_cannot_take(load_model):
     assert "at least 1 token" in _message(model.session(), Call((), (), True, (), 0))
     assert "0 .. 2047" in _message(model.session(), Call((5, 9999), (), True, (), 0))
     assert "temperature" in _message(model.session, -1.0)
+    assert "temperature" in _message(model.session, float("nan"))
