@@ -22,6 +22,6 @@ class Entry:
 
 
 def exit_code(entries: list[Entry]) -> int:
-    """0 when every check holds, 1 when a claim is violated, 2 when some check did not run."""
+    """0 when every check holds, 1 when a claim is violated, 2 when some check did not run or there was none."""
     outcomes = {entry.outcome for entry in entries}
-    return 1 if "violated" in outcomes else 2 if "not run" in outcomes else 0
+    return 1 if "violated" in outcomes else 0 if outcomes == {"holds"} else 2

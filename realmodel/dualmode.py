@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from realmodel.laws import TorchLaw
 from realmodel.layout import Rows, attention, common_prefix, fixed_attention, rows_of, shape_of
 from simulator.errors import InvalidInput
-from simulator.laws import ArrayLaw, Law, Point
+from simulator.laws import Law, Point
 from simulator.records import Call, Reply
 
 _DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -131,8 +132,7 @@ class Session:
         logits[verifier_rows:, self.model.mask_token] = -torch.inf  # a drafter never proposes the mask itself (PAD)
         if self.temperature == 0:
             return [Point(token) for token in logits.argmax(-1).tolist()]
-        laws = torch.softmax(logits.double() / self.temperature, -1).cpu().numpy()
-        return [ArrayLaw(law) for law in laws]
+        return [TorchLaw(law) for law in torch.softmax(logits.double() / self.temperature, -1)]
 
     def _mask(self, call: Call, cached: int, catch_up: int) -> torch.Tensor:
         """The additive mask [1, 1, R, cached + R]: a view into a buffer whose right edge is the layout and left part open."""

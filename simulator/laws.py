@@ -1,8 +1,20 @@
 """Probability laws over token ids, behind one small interface.
 
 A schedule asks four things of a law: the probability of a token, whether it is a point mass, the normalised positive part of
-`self - other` (the correction law of ALG2.L7), and a draw. Backends: `Point` (greedy decoding), `RationalLaw` (exact
-verdicts) and `ArrayLaw` (numpy float64). A float law's draw and test use the formulas of the rational one, in float64.
+`self - other` (the correction law of ALG2.L7), and a draw. Backends:
+
+    Point         all mass on one token (greedy decoding)
+    RationalLaw   exact fractions (verdicts)
+    ArrayLaw      numpy float64, every token
+    SparseLaw     numpy float64, the tokens of positive probability alone (SPARSEQ)
+
+and `realmodel.laws.TorchLaw`, float64 on a device. They mix: a dense target can be tested against a sparse proposal. All use
+the formulas of the rational one, the float ones in float64; sums run in ascending id order, so that zeros in between change
+no bit:
+
+    test       u < min(1, p / q), strictly
+    residual   max(p - q, 0) / sum, None when the sum is 0
+    draw       the first token of positive probability with u < cumulative sum; the last one where rounding leaves none
 """
 
 from __future__ import annotations
@@ -39,11 +51,6 @@ class Law(Protocol):
 
     def draw(self, coin: Coin) -> int:
         """Inverse CDF over ascending ids: the first token whose cumulative probability exceeds `coin`."""
-
-
-def argmax(law: Law) -> Point:
-    """Temperature 0: all mass on the most likely token, the lowest id among equals."""
-    return Point(max(law.support, key=law.probability))  # max keeps the first of equals
 
 
 class Point:
@@ -145,13 +152,17 @@ def _rational_residual(target: RationalLaw, proposal: Any) -> RationalLaw | None
     return RationalLaw(m / total for m in mass) if total else None
 
 
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ids: TypeAlias = npt.NDArray[np.int64]
+
+
 class ArrayLaw:
     """numpy float64 probabilities, shape [V]. The array is taken as it is: normalised by whoever computed it."""
 
     __slots__ = ("probabilities",)
 
     def __init__(self, probabilities: npt.ArrayLike) -> None:
-        self.probabilities = np.asarray(probabilities, dtype=np.float64)
+        self.probabilities: Floats = np.asarray(probabilities, dtype=np.float64)
 
     @property
     def support(self) -> list[int]:
@@ -159,29 +170,103 @@ class ArrayLaw:
 
     @property
     def certain(self) -> None:
+        """Never: to know would cost a pass over the vocabulary."""
         return None
 
     def probability(self, token: int) -> float:
         return float(self.probabilities[token]) if 0 <= token < len(self.probabilities) else 0.0
 
     def residual(self, proposal: Law) -> ArrayLaw | None:
-        if isinstance(proposal, ArrayLaw) and len(proposal.probabilities) == len(self.probabilities):
-            other = proposal.probabilities
-        else:
-            other = np.array([float(proposal.probability(token)) for token in range(len(self.probabilities))])
-        mass = np.maximum(self.probabilities - other, 0.0)
-        total = mass.sum()
+        mass = np.maximum(self.probabilities - dense(proposal, len(self.probabilities)), 0.0)
+        total = np.cumsum(mass)[-1]
         return ArrayLaw(mass / total) if total > 0 else None
 
     def draw(self, coin: Coin) -> int:
-        cumulative = np.cumsum(self.probabilities)
-        last = int(np.flatnonzero(self.probabilities)[-1])  # rounding may leave the total below the coin
-        if isinstance(coin, float):
-            return min(int(np.searchsorted(cumulative, coin, side="right")), last)
-        for token in range(last):
-            if self.probabilities[token] > 0 and coin < float(cumulative[token]):
-                return token
-        return last
+        last = int(np.flatnonzero(self.probabilities)[-1])
+        return _first_above(np.cumsum(self.probabilities[:last]), coin)
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self.probabilities, dtype=dtype, copy=copy)
 
     def __repr__(self) -> str:
         return f"ArrayLaw({np.array2string(self.probabilities, threshold=6)})"
+
+
+class SparseLaw:
+    """The nonzero entries of a float64 law (SPARSEQ): `ids` ascending and their `probabilities`, both of shape [K], K >= 1.
+
+    With top-k or top-p processing K is far below the vocabulary, whose size this law does not know. Normalised by whoever
+    computed it. Raises ValueError when the ids do not ascend from 0 or more, or a probability is not positive.
+    """
+
+    __slots__ = ("ids", "probabilities")
+
+    def __init__(self, ids: npt.ArrayLike, probabilities: npt.ArrayLike) -> None:
+        self.ids: Ids = np.asarray(ids, dtype=np.int64)
+        self.probabilities: Floats = np.asarray(probabilities, dtype=np.float64)
+        ids_ascend = self.ids.ndim == 1 and len(self.ids) and self.ids[0] >= 0 and (np.diff(self.ids) > 0).all()
+        if not ids_ascend or self.ids.shape != self.probabilities.shape or not (self.probabilities > 0).all():
+            raise ValueError(f"a sparse law needs ascending ids >= 0, each with a probability > 0; got {self!r}")
+
+    @property
+    def support(self) -> list[int]:
+        ids: list[int] = self.ids.tolist()
+        return ids
+
+    @property
+    def certain(self) -> int | None:
+        return int(self.ids[0]) if len(self.ids) == 1 else None
+
+    def probability(self, token: int) -> float:
+        index = int(np.searchsorted(self.ids, token))
+        return float(self.probabilities[index]) if index < len(self.ids) and self.ids[index] == token else 0.0
+
+    def residual(self, proposal: Law) -> SparseLaw | None:
+        mass = np.maximum(self.probabilities - dense(proposal, int(self.ids[-1]) + 1)[self.ids], 0.0)
+        total = np.cumsum(mass)[-1]
+        left = mass > 0
+        return SparseLaw(self.ids[left], mass[left] / total) if total > 0 else None
+
+    def draw(self, coin: Coin) -> int:
+        return int(self.ids[_first_above(np.cumsum(self.probabilities[:-1]), coin)])
+
+    def __repr__(self) -> str:
+        return f"SparseLaw({np.array2string(self.ids, threshold=6)}, {np.array2string(self.probabilities, threshold=6)})"
+
+
+def entries(law: Law) -> tuple[Ids, Floats]:
+    """The tokens of positive probability, ascending, and their probabilities in float64, both of shape [K]."""
+    if isinstance(law, SparseLaw):
+        return law.ids, law.probabilities
+    if hasattr(law, "__array__"):  # a dense float law, on whatever device: numpy's protocol brings it to the host
+        probabilities = np.asarray(law)
+        ids = np.flatnonzero(probabilities)
+        return ids, probabilities[ids]
+    return np.array(law.support, dtype=np.int64), np.array([float(law.probability(token)) for token in law.support])
+
+
+def dense(law: Law, size: int) -> Floats:
+    """The probabilities of tokens 0 .. size - 1 in float64, shape [size]; 0 beyond the law's own vocabulary."""
+    ids, probabilities = entries(law)
+    inside = (ids >= 0) & (ids < size)
+    row = np.zeros(size)
+    row[ids[inside]] = probabilities[inside]
+    return row
+
+
+def argmax(law: Law) -> Point:
+    """Temperature 0: all mass on the most likely token, the lowest id among equals."""
+    if isinstance(law, SparseLaw) or hasattr(law, "__array__"):
+        ids, probabilities = entries(law)
+        return Point(int(ids[probabilities.argmax()]))  # numpy's argmax is the first of equals
+    return Point(max(law.support, key=law.probability))  # so is Python's max
+
+
+def _first_above(cumulative: Floats, coin: Coin) -> int:
+    """The first index whose entry exceeds `coin`, len(cumulative) if none does.
+
+    Its token has positive probability: without any, its entry would equal the one before, which does not exceed the coin.
+    """
+    if isinstance(coin, float):
+        return int(np.searchsorted(cumulative, coin, side="right"))
+    return next((index for index, total in enumerate(cumulative.tolist()) if coin < total), len(cumulative))

@@ -1,18 +1,20 @@
-"""What every algorithm is given, how a schedule begins, and what a run leaves behind."""
+"""What every algorithm is given, how a run begins, goes on and ends, and what it leaves behind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 Tokens = tuple[int, ...]
-Phase = Literal["verify", "draft", "both"]  # what one call does
+Phase = Literal["prompt", "verify", "draft", "both", "wide"]  # what one call does; `wide` does both and drafts W + 1
 Schedule = Literal["ar", "linear", "packed", "quadratic"]
-Start = Literal["algorithm", "sampled"]
-# Each schedule, and what the first call of its loop does.
+Start = Literal["algorithm", "wide", "sampled", "prompt"]
+# Each schedule, and what the first call of its loop does; and which calls do not lead (back) to that one, but to another.
 SCHEDULES: dict[Schedule, Phase] = {"ar": "verify", "linear": "draft", "packed": "both", "quadratic": "both"}
+AFTER: dict[tuple[Schedule, Phase], Phase] = {("linear", "draft"): "verify"}
+AFTER |= {("packed", "verify"): "draft", ("quadratic", "verify"): "draft"}  # start `sampled`
 Answer = TypeVar("Answer")  # of a model: a token in `greedy`, a law in `sampling`
 
 
@@ -22,27 +24,31 @@ class Given(Generic[Answer]):
 
     p(prefix) is the verifier at the position after `prefix`; q(prefix, i) is the drafter at the i-th position after
     `prefix`, i = 1..W. In `greedy` both answer with their argmax token, in `sampling` with a law: the probabilities of
-    tokens 0, 1, ... as a tuple of Fractions or floats. EOS holds every id that ends the output, perhaps none.
-    Raises ValueError if W < 1 or L < 0.
+    tokens 0, 1, ... as a tuple of Fractions or floats. EOS holds every id that ends the output, `markers` every sequence of
+    one or more ids that does (STOPSEQ). Raises ValueError if W < 1 or L < 0.
     """
 
     prompt: Tokens
     W: int
     L: int
-    p: Callable[[Tokens], Answer]
-    q: Callable[[Tokens, int], Answer]
+    p: Callable[..., Answer]
+    q: Callable[..., Answer]
     EOS: AbstractSet[int] = frozenset()
+    markers: AbstractSet[Tokens] = frozenset()
 
     def __post_init__(self) -> None:
-        check(self.W, self.L)
+        if self.W < 1:
+            raise ValueError(f"W is {self.W}: the speculative width must be at least 1")
+        if self.L < 0:
+            raise ValueError(f"L is {self.L}: the output length limit must be at least 0")
 
     def verifier(self, P: Tokens, D: Tokens) -> tuple[Answer, ...]:
         """EQ1: p at the draft's positions and at one more, each given the draft before it. [|D| + 1]"""
         return tuple(self.p(P + D[: i - 1]) for i in range(1, len(D) + 2))  # ALG1.L3 ALG2.L3
 
-    def drafter(self, P: Tokens) -> tuple[Answer, ...]:
-        """EQ3: q at the W positions after P. [W]"""
-        return tuple(self.q(P, i) for i in range(1, self.W + 1))  # ALG1.L4 ALG2.L4
+    def drafter(self, P: Tokens, phase: Phase = "both") -> tuple[Answer, ...]:
+        """EQ3: q at the W positions after P, or W + 1 in the first call of start `wide`. [W]"""
+        return tuple(self.q(P, i) for i in range(1, self.W + (phase == "wide") + 1))  # ALG1.L4 ALG2.L4
 
 
 class State(NamedTuple):
@@ -55,7 +61,7 @@ class State(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What one call did. If it verified, 0 <= h < A and 1 <= a <= A; if it only drafted, h = A = a = 0."""
+    """What one call did. If it verified, 0 <= h < A and 1 <= a <= A; else h = A = a = 0."""
 
     phase: Phase
     h: int  # draft tokens accepted, EQ2
@@ -64,15 +70,11 @@ class Record(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A whole run. states[t] holds P_t, D_t and Q_t, states[0] is the start; records[t-1] tells of call t."""
+    """A whole run. states[0] is the start, states[t] what call t left (P_t, D_t, Q_t); records[t-1] tells of call t."""
 
-    states: tuple[State, ...]
-    records: tuple[Record, ...]
-
-    @property
-    def P(self) -> Tokens:
-        """The output of the algorithm (ALG1.L13): the prompt and its continuation."""
-        return self.states[-1].P
+    P: Tokens  # the output of the algorithm: the prompt and its continuation
+    states: tuple[Any, ...]
+    records: tuple[Any, ...]
 
     @property
     def NFE(self) -> int:
@@ -81,23 +83,39 @@ class Run(NamedTuple):
 
 
 def first_phase(schedule: Schedule, start: Start) -> Phase:
-    """What call 1 does. Start `algorithm` enters the schedule's loop; `sampled` first emits one target token (E.2).
+    """INIT, what call 1 does. Start `algorithm` enters the schedule's loop, `prompt` after a call that only reads the prompt;
+    `wide` drafts one position more; `sampled` only emits one target token, which is also what `wide` is for Linear-SS.
 
-    Raises ValueError for an unknown schedule or start, and for AR with another start than `algorithm`.
+    Raises ValueError for an unknown schedule or start, and for AR with another start than `algorithm` or `prompt`.
     """
     if schedule not in SCHEDULES:
         raise ValueError(f"schedule is {schedule!r}: it must be one of {', '.join(SCHEDULES)}")
-    if start not in (("algorithm",) if schedule == "ar" else ("algorithm", "sampled")):
-        raise ValueError(f"start is {start!r}: it must be 'algorithm' or 'sampled', and 'algorithm' for the schedule ar")
-    return "verify" if start == "sampled" else SCHEDULES[schedule]
+    loop = SCHEDULES[schedule]
+    starts: dict[Start, Phase] = {"algorithm": loop, "prompt": "prompt"}
+    if schedule != "ar":
+        starts |= {"wide": "wide" if loop == "both" else "verify", "sampled": "verify"}
+    if start not in starts:
+        raise ValueError(f"start is {start!r}: it must be one of {', '.join(starts)} for the schedule {schedule}")
+    return starts[start]
 
 
-def check(W: int, L: int, c_star: Sequence[int] = ()) -> None:
-    """Raise ValueError unless W >= 1, L >= 0 and 0 <= c*_k <= k for every k."""
-    if W < 1:
-        raise ValueError(f"W is {W}: the speculative width must be at least 1")
-    if L < 0:
-        raise ValueError(f"L is {L}: the output length limit must be at least 0")
-    for k, c_k in enumerate(c_star, 1):
-        if not 0 <= c_k <= k:
-            raise ValueError(f"c*_{k} is {c_k}: a threshold must be between 0 and its position, here {k}")
+def goes_on(P: Tokens, given: Given[Any]) -> bool:
+    """STOP, the loop condition: is there another call after the verified prefix P?
+
+    The paper's `t = 1` lets a prompt that ends in EOS be continued; under any start it reads: nothing has been emitted yet.
+    """
+    output = P[len(given.prompt) :]
+    return len(output) < given.L and len(output) not in ends(dict(enumerate(output, 1)), given)  # ALG1.L2 ALG2.L2
+
+
+def ending(P: Tokens, C: Tokens, given: Given[Any]) -> int:
+    """a: how many of the accepted tokens C (|C| = A >= 1) are appended to P. The earliest of block end, limit and EOS wins."""
+    A, emitted = len(C), len(P) - len(given.prompt)
+    stops = [j - emitted for j in ends(dict(enumerate((P + C)[len(given.prompt) :], 1)), given) if j > emitted]
+    return min([A, given.L - emitted, *stops])  # ALG1.L7 ALG2.L9
+
+
+def ends(output: dict[int, int], given: Given[Any]) -> list[int]:
+    """STOPSEQ: the positions where an EOS id stands, or the last token of an end marker whose other tokens stand before it."""
+    markers = {(x,) for x in given.EOS} | set(given.markers)
+    return [j for j in output for m in markers if tuple(output.get(i) for i in range(j - len(m) + 1, j + 1)) == m]

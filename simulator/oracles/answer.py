@@ -1,11 +1,25 @@
-"""Answering a Call from two functions of a context: what every oracle shares."""
+"""Answering a Call from two functions of a context: what every stateless oracle shares."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from typing import Protocol
 
-from simulator.laws import Law
+from simulator.laws import Law, argmax
 from simulator.records import Call, Reply, Tokens
+
+
+class Oracle(Protocol):
+    """A model given by its two functions of a context: `TabularModel`, `ThresholdModel`, and what is built on them."""
+
+    def target(self, context: Tokens) -> Law:
+        """The law of the token after `context`."""
+
+    def proposal(self, context: Tokens, offset: int) -> Law:
+        """The law drafted for the `offset`-th position after `context`, from 1, given `context` alone."""
+
+    def __call__(self, call: Call) -> Reply: ...
 
 
 def answer(call: Call, target: Callable[[Tokens], Law], proposal: Callable[[Tokens, int], Law]) -> Reply:
@@ -19,3 +33,16 @@ def answer(call: Call, target: Callable[[Tokens], Law], proposal: Callable[[Toke
         ),
         rows=call.padded_rows,
     )
+
+
+def greedy_path(target: Callable[[Tokens], Law]) -> Callable[[Tokens, int], Tokens]:
+    """The function (context, offset) -> `context` and its offset - 1 most likely next tokens, one after the other."""
+
+    @cache
+    def path(context: Tokens, offset: int) -> Tokens:
+        if offset == 1:
+            return context
+        before = path(context, offset - 1)
+        return (*before, argmax(target(before)).token)
+
+    return path

@@ -46,8 +46,11 @@ class ThresholdModel:
     def proposal(self, context: Tokens, offset: int) -> Point:
         c = len(context) - self.prompt_length
         k = c + offset
-        correct = k > len(self.thresholds) or c >= self.thresholds[k - 1]
-        return self._points[(self._token(k) + (not correct)) % self.vocabulary]
+        return self._points[(self._token(k) + (not self.correct(k, c))) % self.vocabulary]
+
+    def correct(self, k: int, c: int) -> bool:
+        """Whether position k is drafted correctly from a context of c output tokens."""
+        return k > len(self.thresholds) or c >= self.thresholds[k - 1]
 
     def _token(self, k: int) -> int:
         return self.truth[k - 1] if k <= len(self.truth) else 0

@@ -13,8 +13,9 @@ import pytest
 from spec import SCHEDULES, Given, Record, Run, State, greedy
 from spec.thresholds import threshold_model
 
+STARTS = ("algorithm", "wide", "sampled", "prompt")
 RUNS: list[tuple[Any, Any]] = [
-    (s, start) for s in SCHEDULES for start in ("algorithm", "sampled") if (s, start) != ("ar", "sampled")
+    (s, start) for s in SCHEDULES for start in STARTS if s != "ar" or start in ("algorithm", "prompt")
 ]
 
 
@@ -57,7 +58,7 @@ def test_figure_2() -> None:
     """h = 1 draft token matches, the correction makes A = 2, and of z1..z4 the last two are kept."""
     verifier = {(10,): 21, (10, 21): 32, (10, 21, 22): 33, (10, 21, 22, 23): 34}
     given = Given((10,), 4, 99, lambda P: verifier[P], lambda P, i: {(10,): 40 + i}[P])
-    state, record = greedy.packed_call(State((10,), (21, 22, 23), (), "both"), given)
+    state, record = greedy.call("packed", State((10,), (21, 22, 23), (), "both"), given)
     assert record == Record("both", h=1, A=2, a=2)
     assert state == State((10, 21, 32), (43, 44), (), "both")
 
@@ -66,7 +67,7 @@ def test_quadratic_keeps_its_own_branch_without_its_first_proposal() -> None:
     """As Figure 2, but the kept tokens were drafted from (P, d1), at its 2nd to 4th position."""
     verifier = {(10,): 21, (10, 21): 32, (10, 21, 22): 33}
     given = Given((10,), 4, 99, lambda P: verifier[P], lambda P, i: 100 * len(P) + i)
-    state, record = greedy.quadratic_call(State((10,), (21, 22), (), "both"), given)
+    state, record = greedy.call("quadratic", State((10,), (21, 22), (), "both"), given)
     assert record == Record("both", h=1, A=2, a=2)
     assert state == State((10, 21, 32), (202, 203, 204), (), "both")
 
@@ -85,6 +86,11 @@ def test_the_schedules_on_a_perfect_drafter() -> None:
     assert calls(greedy.run("linear", given, "sampled")) == [(1, 0), (0, 4), (5, 0), (0, 4), (4, 0)]
     assert calls(greedy.run("packed", given, "sampled")) == [(1, 0), (0, 4), (5, 0), (1, 3), (3, 1)]
     assert calls(greedy.run("quadratic", given, "sampled")) == [(1, 0), (0, 4), (5, 3), (4, 3)]
+    assert calls(greedy.run("linear", given, "wide")) == calls(greedy.run("linear", given, "sampled"))
+    assert calls(greedy.run("packed", given, "wide")) == [(1, 4), (5, 0), (1, 3), (3, 1)]
+    assert calls(greedy.run("quadratic", given, "wide")) == [(1, 4), (5, 3), (4, 3)]
+    for schedule in SCHEDULES:
+        assert calls(greedy.run(schedule, given, "prompt")) == [(0, 0), *calls(greedy.run(schedule, given))]
 
 
 def test_the_states_of_a_packed_run() -> None:
@@ -147,9 +153,10 @@ def test_a_prompt_that_ends_in_eos_is_continued(schedule: Any, start: Any) -> No
 
 
 @pytest.mark.parametrize("schedule", ["linear", "packed", "quadratic"])
+@pytest.mark.parametrize("start", ["sampled", "wide"])
 @pytest.mark.parametrize(("L", "EOS"), [(1, {99}), (8, {1})])
-def test_no_second_call_if_the_sampled_start_ends_the_run(schedule: Any, L: int, EOS: set[int]) -> None:
-    run = greedy.run(schedule, perfect(W=3, L=L, EOS=EOS), "sampled")
+def test_no_second_call_if_the_first_ends_the_run(schedule: Any, start: Any, L: int, EOS: set[int]) -> None:
+    run = greedy.run(schedule, perfect(W=3, L=L, EOS=EOS), start)
     assert (run.P, run.NFE) == ((1,), 1)
 
 
@@ -171,11 +178,12 @@ def test_the_output_is_that_of_greedy_decoding(schedule: Any, start: Any) -> Non
         given = Given((1,) * (seed % 3), W, L, *tables(seed, V), {0} if seed % 4 else set())
         run = greedy.run(schedule, given, start)
         assert run.P == continuation(given)
-        assert all((1 <= r.a <= r.A == r.h + 1) if r.phase != "draft" else r[1:] == (0, 0, 0) for r in run.records)
+        assert all((1 <= r.a <= r.A == r.h + 1) or r == (r.phase, 0, 0, 0) for r in run.records)
+        assert all(bool(r.a) == (r.phase not in ("draft", "prompt")) for r in run.records)
         assert run.NFE <= 2 * L + 1
 
 
-@pytest.mark.parametrize("start", ["algorithm", "sampled"])
+@pytest.mark.parametrize("start", STARTS)
 def test_how_long_the_kept_draft_is(start: Any) -> None:
     """DRAFTLEN; Quadratic-SS keeps W - 1 and Linear-SS drafts W. And what is kept is what was drafted for those places."""
     lengths = set()
@@ -184,15 +192,15 @@ def test_how_long_the_kept_draft_is(start: Any) -> None:
         given = Given((), W, 12, *tables(seed, 2))
         run = greedy.run("packed", given, start)
         for before, record, after in zip(run.states[:-2], run.records, run.states[1:], strict=False):
-            kept = range(record.A + 1, W + 1) if record.phase != "verify" else ()
-            assert after.D == tuple(given.q(before.P, i) for i in kept)
-            assert len(after.D) == (max(0, W - record.A) if record.phase != "verify" else 0)
+            drafted = {"verify": 0, "prompt": 0, "wide": W + 1}.get(record.phase, W)
+            assert after.D == tuple(given.q(before.P, i) for i in range(record.A + 1, drafted + 1))
             lengths.add((record.phase, W, len(after.D)))
         quadratic, linear = greedy.run("quadratic", given, start), greedy.run("linear", given, start)
         assert {len(s.D) for s, r in zip(quadratic.states[1:], quadratic.records, strict=True) if r.phase == "both"} == {W - 1}
         assert {len(s.D) for s, r in zip(linear.states[1:], linear.records, strict=True) if r.phase == "draft"} == {W}
     assert {("both", 5, n) for n in range(5)} <= lengths
-    assert {("draft", W, W) for W in range(1, 6)} <= lengths or start == "algorithm"
+    full = {"sampled": "draft", "wide": "wide"}.get(start, "none")  # the call after which the draft has W tokens
+    assert {(phase, W) for phase, W, n in lengths if n == W} == {(full, W) for W in range(1, 6) if full != "none"}
 
 
 def test_packed_is_the_zero_accepted_branch_of_quadratic() -> None:
@@ -202,7 +210,7 @@ def test_packed_is_the_zero_accepted_branch_of_quadratic() -> None:
         W = 1 + seed % 4
         given = Given((), W, 9, *tables(seed, 2))
         for state in greedy.run("packed", given).states[:-1] + greedy.run("quadratic", given).states[:-1]:
-            (packed, record), quadratic = greedy.packed_call(state, given), greedy.quadratic_call(state, given)
+            (packed, record), quadratic = greedy.call("packed", state, given), greedy.call("quadratic", state, given)
             assert quadratic[1] == record
             if record.h == 0:
                 assert (packed, record) == quadratic
@@ -227,8 +235,9 @@ def test_bad_width_or_limit(W: int, L: int, message: str) -> None:
     ("schedule", "start", "message"),
     [
         ("fast", "algorithm", "schedule is 'fast': it must be one of ar, linear, packed, quadratic"),
-        ("packed", "slow", "start is 'slow': it must be 'algorithm' or 'sampled'"),
-        ("ar", "sampled", "start is 'sampled': .* 'algorithm' for the schedule ar"),
+        ("packed", "slow", "start is 'slow': it must be one of algorithm, prompt, wide, sampled for the schedule packed"),
+        ("ar", "sampled", "start is 'sampled': it must be one of algorithm, prompt for the schedule ar"),
+        ("ar", "wide", "start is 'wide': it must be one of algorithm, prompt for the schedule ar"),
     ],
 )
 def test_unknown_schedule_or_start(schedule: Any, start: Any, message: str) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from spec import SCHEDULES, Given, Record, State, greedy, sampling
 
+STARTS = ("algorithm", "wide", "sampled", "prompt")
 RUNS: list[tuple[Any, Any]] = [
-    (s, start) for s in SCHEDULES for start in ("algorithm", "sampled") if (s, start) != ("ar", "sampled")
+    (s, start) for s in SCHEDULES for start in STARTS if s != "ar" or start in ("algorithm", "prompt")
 ]
 H, T, Z = Fraction(1, 2), Fraction(1, 4), Fraction(0)
 
@@ -59,7 +60,7 @@ FRESH = {j: (Fraction(j, 8), Fraction(8 - j, 8), Z) for j in (1, 2, 3, 4)}
 
 def call_3(script: Script, W: int = 4, L: int = 99) -> tuple[State, Record]:
     given = Given((5,), W, L, lambda P: TARGET[P], lambda P, j: {(5, 0): FRESH}[P][j])
-    return sampling.packed_call(STATE, given, 3, script.uniform, script.draw)
+    return sampling.call("packed", STATE, given, 3, script.uniform, script.draw)
 
 
 @pytest.mark.parametrize(("u", "h"), [(Z, 2), (Fraction(49, 100), 2), (H, 0), (Fraction(99, 100), 0)])
@@ -121,7 +122,7 @@ def test_a_token_the_target_forbids_is_rejected_even_at_u_zero() -> None:
     """alpha = 0, u = 0: `<`, not `<=` (F11)."""
     given = Given((), 2, 9, lambda P: (1.0, 0.0), lambda P, j: (0.0, 1.0))
     script = Script(0.0)
-    _, record = sampling.packed_call(State((), (1,), ((0.0, 1.0),), "both"), given, 1, script.uniform, script.draw)
+    _, record = sampling.call("packed", State((), (1,), ((0.0, 1.0),), "both"), given, 1, script.uniform, script.draw)
     assert record.h == 0
     assert script.draws[0][0] == (1.0, 0.0)
 
@@ -134,7 +135,7 @@ def test_quadratic_selects_the_branch_first_and_draws_only_from_it() -> None:
 
     given = Given((5,), 3, 99, lambda P: TARGET[P], q)
     script = Script(lambda call, position: {2: Z, 3: H}[position])
-    state, record = sampling.quadratic_call(STATE, given, 7, script.uniform, script.draw)
+    state, record = sampling.call("quadratic", STATE, given, 7, script.uniform, script.draw)
     assert record == Record("both", h=1, A=2, a=2)
     assert state.P == (5, 0, 0, 0)
     assert state.Q == (q((5, 0, 0), 2), q((5, 0, 0), 3))
@@ -167,7 +168,7 @@ def test_every_coin_has_its_own_address(schedule: Any, start: Any, table_model: 
         for t, (record, before, after) in enumerate(zip(run.records, run.states, run.states[1:], strict=False), 1):
             emitted = len(before.P) - 2
             assert len(before.Q) == len(before.D)
-            if record.phase != "draft":
+            if record.A:
                 tests += [(t, emitted + i + 1) for i in range(len(before.D))]
                 draws += [("correct", t, emitted + record.h + 1)]
             draws += [("draft", t, len(after.P) - 2 + j + 1) for j in range(len(after.D))]
@@ -232,8 +233,8 @@ def test_packed_is_the_zero_accepted_branch_of_quadratic(seed: int, table_model:
     given = Given((), 1 + seed % 4, 8, *table_model(3))
     met = 0
     for t, state in enumerate(sampling.run("packed", given, uniform, draw).states[:-1], 1):
-        packed = sampling.packed_call(state, given, t, uniform, draw)
-        quadratic = sampling.quadratic_call(state, given, t, uniform, draw)
+        packed = sampling.call("packed", state, given, t, uniform, draw)
+        quadratic = sampling.call("quadratic", state, given, t, uniform, draw)
         assert packed[1] == quadratic[1]
         if packed[1].h == 0:
             met += 1
