@@ -114,8 +114,8 @@ def verdict(
 
 @cache
 def cases() -> list[Case]:
-    """Drafts of one token: every pair of laws in quarters on up to 4 tokens, with every draft token, and 1000 pairs of laws
-    with other denominators. Longer drafts: every block of 2 and 3 over halves on 2 tokens, and 250 blocks of each length on 3
+    """Drafts of one token: every pair of laws in quarters on up to 4 tokens, with every draft token, and 600 pairs of laws
+    with other denominators. Longer drafts: every block of 2 and 3 over halves on 2 tokens, and 150 blocks of each length on 3
     and on 4 tokens, in quarters and with other denominators. Choices are seeded: nothing changes from run to run."""
     rng = Random(3)
     blocks: list[Block] = []
@@ -128,13 +128,13 @@ def cases() -> list[Case]:
         p, q = rng.choice(laws), rng.choice(laws)
         return p, q, rng.choice(q.support)
 
-    blocks += [(drawn(others[rng.choice((2, 3, 4))]),) for _ in range(1000)]
+    blocks += [(drawn(others[rng.choice((2, 3, 4))]),) for _ in range(600)]
     halves = [law for law in quarters(2) if all((2 * x).denominator == 1 for x in law.probabilities)]
     positions = [(p, q, d) for p in halves for q in halves for d in q.support]
     blocks += [block for size in (2, 3) for block in itertools.product(positions, repeat=size)]
     for size, vocabulary, pool in itertools.product((2, 3), (3, 4), (quarters, small_weights)):
         laws = pool(vocabulary)
-        blocks += [tuple(drawn(laws) for _ in range(size)) for _ in range(250)]
+        blocks += [tuple(drawn(laws) for _ in range(size)) for _ in range(150)]
     return [case for block in blocks for case in verdicts(block, block[0][0])]
 
 

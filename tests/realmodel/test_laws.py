@@ -47,7 +47,7 @@ def test_laws(law_battery):
 def test_verdicts(pair, law_battery):
     """Dense targets on the device against proposals on it, sparse proposals, and the other way round."""
     target, proposal = pair.split()
-    assert law_battery.check_verdicts(BACKENDS[target], BACKENDS[proposal]) > 45_000
+    assert law_battery.check_verdicts(BACKENDS[target], BACKENDS[proposal]) > 40_000
 
 
 def test_processing(law_battery):

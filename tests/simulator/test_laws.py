@@ -180,7 +180,8 @@ def test_a_residual_that_rounds_to_nothing_falls_back_to_the_target() -> None:
 def test_a_fallback_is_reported_for_no_other_reason() -> None:
     """Not for ordinary rejections, not for full acceptance, and never with exact laws."""
     fallbacks: set[bool] = set()
-    exact_law(packed(3), random_tables(3, 0), (), Limits.of(4), observe=lambda step: fallbacks.add(step.fallback))
+    for name in ("packed", "linear"):  # calls that verify, and calls that only draft
+        exact_law(named(name, 3), random_tables(3, 0), (), Limits.of(4), observe=lambda step: fallbacks.add(step.fallback))
     assert fallbacks == {False}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError
 from math import ceil
 from typing import Any
 
@@ -128,6 +129,9 @@ def test_absorb_is_a_pure_function_and_its_tuples_are_values() -> None:
         state = results[0][0]
         assert len({state, results[1][0], call}) == 2
     assert prompt == [1, 2]
+    assert len({schedule, packed(3), packed(4)}) == 2
+    with pytest.raises(FrozenInstanceError):
+        schedule.cycle = ()  # type: ignore[misc]
 
 
 # --- stopping ---------------------------------------------------------------------------------------------------------------

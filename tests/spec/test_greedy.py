@@ -167,6 +167,35 @@ def test_a_drafted_eos_is_not_believed(schedule: Any, start: Any) -> None:
     assert greedy.run(schedule, given, start).P == (1, 1, 1, 1, 9)
 
 
+@pytest.mark.claim("STOPSEQ")
+@pytest.mark.parametrize(("schedule", "start"), RUNS)
+@pytest.mark.parametrize(
+    ("text", "L", "markers", "EOS", "output"),
+    [
+        ("1782789", 7, {(7, 8)}, set(), "178"),
+        ("1787891", 7, {(7, 8, 9), (8, 7)}, set(), "1787"),  # the one that ends first, not the one that begins first
+        ("1789123", 7, {(7, 8, 9), (8,)}, set(), "178"),
+        ("1789123", 7, {(7, 8, 9)}, {8}, "178"),
+        ("1789123", 7, {(7, 8, 9)}, {2}, "1789"),
+        ("1788989", 7, {(7, 8, 9), (9, 8, 8)}, set(), "1788989"),  # never complete
+        ("1789123", 4, {(7, 8, 9)}, set(), "1789"),
+        ("1789123", 3, {(7, 8, 9)}, set(), "178"),
+        ("8881234", 7, {(8, 8)}, set(), "88"),
+        ("8123456", 7, {(9, 8)}, set(), "8123456"),  # the 9 is the prompt's
+    ],
+)
+def test_end_markers(schedule: Any, start: Any, text: str, L: int, markers: Any, EOS: Any, output: str) -> None:
+    """Recognised once all tokens are accepted, in one call or over several, and cut as an EOS is."""
+    target = [int(x) for x in text + "0" * 9]
+    for W, wrong in product((1, 2, 4, 8), (set(), {1, 4}, {3}, set(range(1, 20)))):
+
+        def q(P: tuple[int, ...], i: int, wrong: set[int] = wrong) -> int:
+            return -1 if len(P) - 1 + i in wrong else target[len(P) - 2 + i]
+
+        given = Given((9,), W, L, lambda P: target[len(P) - 1], q, EOS, markers)
+        assert greedy.run(schedule, given, start).P == (9, *map(int, output))
+
+
 # --- against plain greedy decoding ------------------------------------------------------------------------------------------
 
 
