@@ -186,7 +186,7 @@ def test_a_drafted_eos_is_not_believed(schedule: Any, start: Any) -> None:
 )
 def test_end_markers(schedule: Any, start: Any, text: str, L: int, markers: Any, EOS: Any, output: str) -> None:
     """Recognised once all tokens are accepted, in one call or over several, and cut as an EOS is."""
-    target = [int(x) for x in text + "0" * 9]
+    target = [int(x) for x in text + "0" * 30]
     for W, wrong in product((1, 2, 4, 8), (set(), {1, 4}, {3}, set(range(1, 20)))):
 
         def q(P: tuple[int, ...], i: int, wrong: set[int] = wrong) -> int:
