@@ -23,38 +23,39 @@ def card(record: dict[str, Any]) -> str:
         "# The embedded dual-mode model",
         "",
         _paragraph(
-            f"A {record['parameters']:,}-parameter transformer that predicts causally and drafts blocks of masks in parallel: a"
-            " real, small subject for packedss. It writes Python-like text and is of no other use."
+            f"A {record['parameters']:,}-parameter transformer that predicts causally and drafts blocks of masks in parallel:"
+            " a real, small subject for packedss. It writes Python-like text and is of no other use."
         ),
         "",
         _item(
-            f"**Architecture**: Qwen3 (stock transformers class), hidden {CONFIG.hidden_size}, {CONFIG.num_hidden_layers} layers,"
-            f" {CONFIG.num_attention_heads} heads, {CONFIG.num_key_value_heads} key/value heads, head size {CONFIG.head_dim},"
-            f" intermediate {CONFIG.intermediate_size}, tied embeddings; byte-level BPE, vocabulary {VOCAB}; id {MASK} is the mask"
-            " and never occurs in text. Weights in bfloat16."
+            f"**Architecture**: Qwen3 (stock transformers class), hidden {CONFIG.hidden_size}, {CONFIG.num_hidden_layers}"
+            f" layers, {CONFIG.num_attention_heads} heads, {CONFIG.num_key_value_heads} key/value heads, head size"
+            f" {CONFIG.head_dim}, intermediate {CONFIG.intermediate_size}, tied embeddings; byte-level BPE, vocabulary"
+            " {VOCAB}; id {MASK} is the mask and never occurs in text. Weights in bfloat16."
         ),
         _item(
-            f"**Data**: {record['data']}, without tests, generated tables and vendored packages. Held out by a hash of the file's"
-            f" path: {record['held_out']}; `prompts.jsonl` holds passages of those files only."
+            f"**Data**: {record['data']}, without tests, generated tables and vendored packages. Held out by a hash of the"
+            f" file's path: {record['held_out']}; `prompts.jsonl` holds passages of those files only."
         ),
         _item(
-            f"**Training**: `python -m realmodel.train`, {record['steps']} steps of {BATCH} x ({CLEAN} clean + {NOISY} noisy rows),"
-            f" {record['clean_tokens']:,} clean tokens, {arguments['minutes']:g} minutes on one or two busy CPU cores, seed"
-            f" {arguments['seed']}. One forward over [clean | noisy blocks]; loss = next-token cross-entropy + masked cross-entropy"
-            f" weighted {OFFSET_DECAY}^(offset - 1). From minute {distil_from:.0f} on, half of the steps distil the drafting mode on"
-            f" the model's own greedy continuations of training prompts ({GENERATED_PROMPT} tokens of prompt), with the causal rows'"
-            " own laws as soft targets; the causal mode never learns from them."
+            f"**Training**: `python -m realmodel.train`, {record['steps']} steps of {BATCH} x ({CLEAN} clean + {NOISY} noisy"
+            f" rows), {record['clean_tokens']:,} clean tokens, {arguments['minutes']:g} minutes on one or two busy CPU cores,"
+            f" seed {arguments['seed']}. One forward over [clean | noisy blocks]; loss = next-token cross-entropy + masked"
+            f" cross-entropy weighted {OFFSET_DECAY}^(offset - 1). From minute {distil_from:.0f} on, half of the steps distil"
+            f" the drafting mode on the model's own greedy continuations of training prompts ({GENERATED_PROMPT} tokens of"
+            " prompt), with the causal rows' own laws as soft targets; the causal mode never learns from them."
         ),
         _item(
-            f"**Limits**: sequences of {CLEAN} positions in training. Greedy continuations of a model this small repeat themselves,"
-            " which makes them easier to draft than the text they imitate. The drafter breaks Assumption 3.1 on some positions."
+            f"**Limits**: sequences of {CLEAN} positions in training. Greedy continuations of a model this small repeat"
+            " themselves, which makes them easier to draft than the text they imitate. The drafter breaks Assumption 3.1 on"
+            f" some positions."
         ),
         "",
         "## Held-out files",
         "",
         _paragraph(
-            "Next-token loss (nats) and accuracy, and the accuracy of a draft token by its offset after the last clean token, all"
-            " masks."
+            "Next-token loss (nats) and accuracy, and the accuracy of a draft token by its offset after the last clean token,"
+            " all masks."
         ),
         "",
         f"| minutes | steps | loss | accuracy | {columns} |",
@@ -67,8 +68,8 @@ def card(record: dict[str, Any]) -> str:
     lines += [
         "",
         _paragraph(
-            "On the model's own greedy continuations of held-out prompts, which is what a greedy schedule drafts, at the end of"
-            " training:"
+            "On the model's own greedy continuations of held-out prompts, which is what a greedy schedule drafts, at the end"
+            " of training:"
         ),
         "",
         f"| {columns} |",

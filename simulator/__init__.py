@@ -13,8 +13,8 @@ from simulator.chance import Address, Chance, Sampled, Scripted, enumerated
 from simulator.decode import Generation, Model, Resumption, decode, generate
 from simulator.errors import ContractError, InvalidInput
 from simulator.exact import ExactLaw, autoregressive_law, exact_law
-from simulator.laws import ArrayLaw, Law, Point, RationalLaw
-from simulator.processing import greedy
+from simulator.laws import ArrayLaw, Law, Point, RationalLaw, SparseLaw
+from simulator.processing import Processing, greedy, processed
 from simulator.records import Call, Draft, Limits, Reply, State, Step
 from simulator.schedule import Ask, Schedule
 from simulator.schedules import ar, branches, linear, named, packed, quadratic
@@ -34,12 +34,14 @@ __all__ = [
     "Limits",
     "Model",
     "Point",
+    "Processing",
     "RationalLaw",
     "Reply",
     "Resumption",
     "Sampled",
     "Schedule",
     "Scripted",
+    "SparseLaw",
     "State",
     "Step",
     "ar",
@@ -53,5 +55,6 @@ __all__ = [
     "linear",
     "named",
     "packed",
+    "processed",
     "quadratic",
 ]

@@ -7,7 +7,7 @@ it. Since the schedule draws from what it sees, the law stored with a draft toke
 `Processing` is the usual processor: temperature, top-k, top-p, min-p. Others are plain functions, such as a repetition
 penalty that reads its context; to run one before the usual ones, wrap twice:
 
-    processed(processed(model, penalty), Processing(temperature=Fraction(1), top_k=20))
+    processed(processed(model, penalty), Processing(temperature=0.8, top_k=20))
 """
 
 from __future__ import annotations
