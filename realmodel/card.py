@@ -31,7 +31,7 @@ def card(record: dict[str, Any]) -> str:
             f"**Architecture**: Qwen3 (stock transformers class), hidden {CONFIG.hidden_size}, {CONFIG.num_hidden_layers}"
             f" layers, {CONFIG.num_attention_heads} heads, {CONFIG.num_key_value_heads} key/value heads, head size"
             f" {CONFIG.head_dim}, intermediate {CONFIG.intermediate_size}, tied embeddings; byte-level BPE, vocabulary"
-            " {VOCAB}; id {MASK} is the mask and never occurs in text. Weights in bfloat16."
+            f" {VOCAB}; id {MASK} is the mask and never occurs in text. Weights in bfloat16."
         ),
         _item(
             f"**Data**: {record['data']}, without tests, generated tables and vendored packages. Held out by a hash of the"
@@ -48,7 +48,7 @@ def card(record: dict[str, Any]) -> str:
         _item(
             f"**Limits**: sequences of {CLEAN} positions in training. Greedy continuations of a model this small repeat"
             " themselves, which makes them easier to draft than the text they imitate. The drafter breaks Assumption 3.1 on"
-            f" some positions."
+            " some positions."
         ),
         "",
         "## Held-out files",
