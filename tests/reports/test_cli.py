@@ -15,6 +15,7 @@ def run(monkeypatch, capsys):
 
     def run(line):
         monkeypatch.setattr(sys, "argv", ["packedss", *line.split()])
+        monkeypatch.setenv("COLUMNS", "200")  # no cell wraps
         with pytest.raises(SystemExit) as caught:
             cli.main()
         captured = capsys.readouterr()
