@@ -51,17 +51,18 @@ def run(schedule: Schedule, given: Given, start: Literal["algorithm", "prompt"] 
     if start == "prompt" and given.L > 0:
         states, records = states * 2, [Record((), 0, ())]
     while not {*range(1, states[-1].E + 1)} <= dict(states[-1].P).keys():  # ALG3.L2
-        state, record = (native_call if schedule == "native" else call)(schedule, states[-1], given)
+        state, record = call(schedule, states[-1], given)
         states.append(state)  # ALG3.L16
         records.append(record)
-    output = given.prompt + tuple(x for _, x in sorted(states[-1].P))  # ALG3.L18
-    return Run(output, tuple(states), tuple(records))
+    return Run(given.prompt + tuple(x for _, x in sorted(states[-1].P)), tuple(states), tuple(records))  # ALG3.L18
 
 
 def call(schedule: Schedule, state: State, given: Given) -> tuple[State, Record]:
     """One forward pass. Quadratic-SS drafts after P and the first b draft pairs of pi, for every b = 0..kappa that leaves it a
     position to draft. Linear-SS (ASSD) drafts in one call and verifies in the next, in the order fixed before the first.
     """
+    if schedule == "native":
+        return native_call(state, given)
     P, D, _, E, fixed = state
     U, draft = active(P, E, given), dict(D)
     pi, u = fixed or given.order(U, state), len(U)  # ALG3.L5
@@ -82,7 +83,7 @@ def call(schedule: Schedule, state: State, given: Given) -> tuple[State, Record]
     return State(P, D, tuple((j, chosen[j][1]) for j in J), E), Record(pi, h, C)
 
 
-def native_call(schedule: Schedule, state: State, given: Given) -> tuple[State, Record]:
+def native_call(state: State, given: Given) -> tuple[State, Record]:
     """NATIVE: draft every active position, and accept what has probability 0.9 or more, or else the most probable one."""
     U = active(state.P, state.E, given)
     z = {j: given.q(state.P, j) for j in U}

@@ -25,7 +25,7 @@ class Given(Generic[Answer]):
     p(prefix) is the verifier at the position after `prefix`; q(prefix, i) is the drafter at the i-th position after
     `prefix`, i = 1..W. In `greedy` both answer with their argmax token, in `sampling` with a law: the probabilities of
     tokens 0, 1, ... as a tuple of Fractions or floats. EOS holds every id that ends the output, `markers` every sequence of
-    one or more ids that does (STOPSEQ). Raises ValueError if W < 1 or L < 0.
+    one or more ids that does (STOPSEQ). Raises ValueError if W < 1, L < 0 or a marker is empty.
     """
 
     prompt: Tokens
@@ -41,6 +41,8 @@ class Given(Generic[Answer]):
             raise ValueError(f"W is {self.W}: the speculative width must be at least 1")
         if self.L < 0:
             raise ValueError(f"L is {self.L}: the output length limit must be at least 0")
+        if () in self.markers:
+            raise ValueError("an end marker is empty: it must have at least 1 token")
 
     def verifier(self, P: Tokens, D: Tokens) -> tuple[Answer, ...]:
         """EQ1: p at the draft's positions and at one more, each given the draft before it. [|D| + 1]"""
@@ -67,6 +69,7 @@ class Record(NamedTuple):
     h: int  # draft tokens accepted, EQ2
     A: int  # tokens accepted before stopping: h and the correction or bonus
     a: int  # tokens appended after stopping, ALG1.L7
+    fallback: bool = False  # in `sampling`: a residual was rounded to 0, so the correction was drawn from p
 
 
 class Run(NamedTuple):

@@ -42,7 +42,7 @@ def call(schedule: Schedule, state: State, given: Given[Law], t: int, uniform: U
         C, A = D[:h] + (c,), h + 1  # ALG2.L8
         a = ending(P, C, given)  # ALG2.L9
         C = C[:a]  # ALG2.L10
-        return P + C, Record(phase, h, A, a)  # ALG2.L11
+        return P + C, Record(phase, h, A, a, fallback=h < len(D) and R is p[h])  # ALG2.L11
 
     def keep(Q: tuple[Law, ...], P: Tokens) -> tuple[Tokens, tuple[Law, ...]]:
         """One token from each law, for the positions after P."""
@@ -53,7 +53,7 @@ def call(schedule: Schedule, state: State, given: Given[Law], t: int, uniform: U
 
 
 def residual(p: Law, Q: Law) -> Law:
-    """LEMB3: [p - Q]+ normalised. If floats round its mass to 0, which exact laws never do after a rejection, it is p."""
+    """LEMB3: [p - Q]+ normalised. If floats round its mass to 0, which exact laws never do after a rejection, p itself."""
     positive = [max(p_x - Q_x, 0) for p_x, Q_x in zip(p, Q, strict=True)]
     mass = sum(positive)
     return tuple(x / mass for x in positive) if mass > 0 else p

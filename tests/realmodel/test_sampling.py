@@ -55,3 +55,23 @@ def test_same_seed_same_tokens(load_model, prompts):
 
     assert sample(1) == sample(1)
     assert len({sample(seed) for seed in range(4)}) == 4  # 20 tokens of this model repeat with odds far below 1e-6
+
+
+def test_same_seed_same_tokens_on_any_threads_in_any_order(model64, prompts):
+    """One or two CPU threads, requests forwards or backwards: coins have addresses, so nothing changes."""
+    limits = Limits.of(16)
+
+    def sample(order, threads):
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return {
+                index: generate(model64.session(1.0), packed(WIDTH), prompts[index], limits, Sampled(3, request=index)).tokens
+                for index in order
+            }
+        finally:
+            torch.set_num_threads(before)
+
+    first = sample([0, 1, 2], threads=1)
+    assert sample([2, 0, 1], threads=2) == first
+    assert len(set(first.values())) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from collections import defaultdict
 from collections.abc import Callable
 from fractions import Fraction
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
+import simulator.chance
 from simulator import Address, ContractError, InvalidInput, Point, RationalLaw, Sampled, Scripted, enumerated
 from simulator.chance import draw, draw_block, leading
 from simulator.laws import ArrayLaw
@@ -177,6 +179,16 @@ def test_all_comparisons_with_a_coin_agree() -> None:
             assert law_of(lambda chance, f=below: f(chance.uniform("test", 1))) == {True: QUARTER, False: 1 - QUARTER}
         for above in (lambda u, x=x: u > x, lambda u, x=x: u >= x, lambda u, x=x: x < u, lambda u, x=x: x <= u):
             assert law_of(lambda chance, f=above: f(chance.uniform("test", 1))) == {False: QUARTER, True: 1 - QUARTER}
+
+
+def test_a_float_is_compared_at_its_exact_value() -> None:
+    """0.1 is a dyadic rational a little above 1/10; both weights are exact."""
+    assert law_of(lambda chance: chance.uniform("test", 1) < 0.1) == {True: Fraction(0.1), False: 1 - Fraction(0.1)}
+
+
+def test_the_examples_in_the_docstrings() -> None:
+    results = doctest.testmod(simulator.chance)
+    assert results == (0, 2)
 
 
 def test_an_equal_value_is_never_met_and_certainties_do_not_fork() -> None:

@@ -132,6 +132,7 @@ def ar_law(given: Given[Any]) -> dict[tuple[int, ...], Fraction]:
 # --- the golden rows --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("THM3.3")
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: f"{r['schedule']}-{r['start']}-V{r['V']}-L{r['L']}-W{r['W']}-eos{r['eos']}")
 def test_golden_expected_nfe_and_the_ar_law(row: dict[str, Any], table_model: Any) -> None:
     eos = frozenset() if row["eos"] is None else frozenset({row["eos"]})
@@ -166,6 +167,7 @@ def test_the_whole_run_is_the_chain_of_its_calls(
     assert law == ar_law(given)
 
 
+@pytest.mark.claim("THM3.3")
 @pytest.mark.parametrize(("schedule", "start"), RUNS)
 @pytest.mark.parametrize("EOS", [{2}, {0, 2}, set()])
 def test_law_after_a_prompt_that_ends_in_eos(schedule: str, start: str, EOS: set[int], table_model: Any) -> None:
@@ -192,6 +194,7 @@ def sparse_model(q_supports: list[list[int]]) -> tuple[Callable[..., Any], Calla
     return p, q
 
 
+@pytest.mark.claim("THM3.3")
 @pytest.mark.parametrize(("schedule", "start"), RUNS)
 def test_zero_mass_tokens(schedule: str, start: str) -> None:
     given = Given((), 3, 5, *sparse_model([[0, 2], [1, 0], [3, 1, 2], [1]]))
@@ -221,6 +224,7 @@ def test_a_drafter_equal_to_the_target_is_always_accepted(schedule: Any, W: int)
     assert exact.nfe == greedy.run(schedule, Given((), W, 5, *threshold_model(()))).NFE
 
 
+@pytest.mark.claim("THM3.3")
 def test_a_fresh_q_in_place_of_the_stored_one_is_seen() -> None:
     """Section 3.2's trap (F03): the tests above have the power to see it, and the law, not the tokens, is what is stored."""
 

@@ -103,12 +103,13 @@ def test_the_states_of_a_packed_run() -> None:
         State((1, 2, 3, 4), (5, 6), (), "both"),  # from 3
         State((1, 2, 3, 4, 5), (6, 7), (), "both"),  # from 4, trimmed to the advance that the limit left, never read
     )
-    assert [record[1:] for record in run.records] == [(0, 1, 1), (1, 2, 2), (0, 1, 1), (2, 3, 1)]
+    assert [record[1:4] for record in run.records] == [(0, 1, 1), (1, 2, 2), (0, 1, 1), (2, 3, 1)]
 
 
 # --- stopping ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("STOP")
 @pytest.mark.parametrize(("schedule", "start"), RUNS)
 def test_eos_and_limit_at_every_place(schedule: Any, start: Any) -> None:
     """STOP, over every EOS position, limit and width, on drafters from perfect to poor: where the output ends, and that
@@ -133,11 +134,19 @@ def test_eos_and_limit_in_one_block(eos: int, L: int, end: int) -> None:
     assert run.records == (Record("draft", 0, 0, 0), Record("verify", h=4, A=5, a=end))
 
 
+def test_a_stop_behind_the_block_does_not_cut_it() -> None:
+    """From a state that no run reaches: an EOS inside the prefix. Both conditions look at what the call brings."""
+    given = Given((), 2, 9, lambda P: 5, lambda P, i: 5, {8})
+    state, record = greedy.call("packed", State((8, 5), (5, 5), (), "both"), given)
+    assert (state.P, record) == ((8, 5, 5, 5, 5), Record("both", 2, 3, 3))
+
+
 def test_the_first_of_several_eos_ids_wins() -> None:
     assert greedy.run("linear", perfect(W=4, L=9, EOS={7, 4, 3})).P == (1, 2, 3)
     assert greedy.run("packed", perfect(W=4, L=9, EOS={4, 3})).P == (1, 2, 3)
 
 
+@pytest.mark.claim("STOP")
 @pytest.mark.parametrize(("schedule", "start"), RUNS)
 def test_limit_zero_makes_no_call(schedule: Any, start: Any) -> None:
     def never(*_: Any) -> int:
@@ -199,6 +208,7 @@ def test_end_markers(schedule: Any, start: Any, text: str, L: int, markers: Any,
 # --- against plain greedy decoding ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.claim("COR-GREEDY")
 @pytest.mark.parametrize(("schedule", "start"), RUNS)
 def test_the_output_is_that_of_greedy_decoding(schedule: Any, start: Any) -> None:
     """COR-GREEDY, whatever the drafter; and every call that verifies makes progress (PROGRESS)."""
@@ -207,11 +217,25 @@ def test_the_output_is_that_of_greedy_decoding(schedule: Any, start: Any) -> Non
         given = Given((1,) * (seed % 3), W, L, *tables(seed, V), {0} if seed % 4 else set())
         run = greedy.run(schedule, given, start)
         assert run.P == continuation(given)
-        assert all((1 <= r.a <= r.A == r.h + 1) or r == (r.phase, 0, 0, 0) for r in run.records)
+        assert all((1 <= r.a <= r.A == r.h + 1) or r == Record(r.phase, 0, 0, 0) for r in run.records)
         assert all(bool(r.a) == (r.phase not in ("draft", "prompt")) for r in run.records)
         assert run.NFE <= 2 * L + 1
 
 
+@pytest.mark.claim("PROGRESS")
+@pytest.mark.parametrize(("schedule", "start"), RUNS)
+def test_the_most_calls(schedule: Any, start: Any) -> None:
+    """R-USER-3: a drafter that is always wrong costs this many calls, and no drafter costs more."""
+    for W, L in product((1, 2, 5), range(1, 8)):
+        most = {"sampled": L + 1, "prompt": L + 1}.get(start, L)
+        if schedule == "linear":
+            most = {"algorithm": 2 * L, "prompt": 2 * L + 1}.get(start, 2 * L - 1)
+        nfe = greedy.run(schedule, Given((), W, L, lambda P: 1, lambda P, i: 0), start).NFE
+        assert nfe == most - (start == "sampled" and L == 1 and schedule != "linear")  # which ends in its first call
+        assert all(greedy.run(schedule, Given((), W, L, *tables(seed, 2)), start).NFE <= most for seed in range(10))
+
+
+@pytest.mark.claim("DRAFTLEN")
 @pytest.mark.parametrize("start", STARTS)
 def test_how_long_the_kept_draft_is(start: Any) -> None:
     """DRAFTLEN; Quadratic-SS keeps W - 1 and Linear-SS drafts W. And what is kept is what was drafted for those places."""
@@ -232,6 +256,7 @@ def test_how_long_the_kept_draft_is(start: Any) -> None:
     assert {(phase, W) for phase, W, n in lengths if n == W} == {(full, W) for W in range(1, 6) if full != "none"}
 
 
+@pytest.mark.claim("BRANCH0")
 def test_packed_is_the_zero_accepted_branch_of_quadratic() -> None:
     """BRANCH0: where nothing is accepted the two calls agree; for W = 1 neither keeps a draft, and the runs are equal."""
     agreed = 0
@@ -258,6 +283,11 @@ def test_packed_is_the_zero_accepted_branch_of_quadratic() -> None:
 def test_bad_width_or_limit(W: int, L: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         perfect(W, L)
+
+
+def test_an_empty_end_marker() -> None:
+    with pytest.raises(ValueError, match="an end marker is empty"):
+        Given((), 1, 1, len, len, markers={(1, 2), ()})
 
 
 @pytest.mark.parametrize(

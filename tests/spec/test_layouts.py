@@ -222,3 +222,18 @@ def test_the_production_layout_is_the_literal_one(schedule: str, W: int, product
             for b, proposals in zip(branches, rows.proposals, strict=True):
                 mine = [r for r, row in enumerate(literal) if row.region == "Z" and row.b == b and row.i > 0]
                 assert proposals == (mine if b <= drafted else None)
+
+
+@pytest.mark.claim("INIT")
+@pytest.mark.parametrize(("W", "n"), [(1, 1), (3, 1), (4, 5)])
+def test_the_production_layout_of_the_first_calls(W: int, n: int, production: Any) -> None:
+    """Start `wide`, and a call that only reads the prompt: all of it, causally."""
+    P = tuple(range(10, 10 + n))
+    wide, prompt = Call(P, (), True, (0,), W + 1, anchored=False), Call(P, (), False, (), 0)
+    for call, literal in [(wide, nemotron_wide(P, W)), (prompt, nemotron(P, (), 0, True, (), 0))]:
+        rows = production.rows_of(call, 0, MASK_ID)
+        assert rows.tokens == [MASK_ID if row.token is MASK else row.token for row in literal]
+        assert rows.positions == [row.position for row in literal]
+        assert np.array_equal(production.attention(call, 0, rows.catch_up), np.array(mask(literal), dtype=bool))
+        assert rows.keep == n
+        assert rows.proposals == ([list(range(n, n + W + 1))] if call.branches else [])

@@ -142,10 +142,28 @@ def test_quadratic_selects_the_branch_first_and_draws_only_from_it() -> None:
     assert script.draws[1:] == [(state.Q[0], "draft", 7, 4), (state.Q[1], "draft", 7, 5)]
 
 
+@pytest.mark.claim("LEMB3")
 def test_residual() -> None:
     assert sampling.residual((H, T, T), (Z, H, H)) == (Fraction(1), Z, Z)
     assert sampling.residual((H, T, T), (T, T + H, Z)) == (H, Z, H)
     assert sampling.residual((0.3, 0.7), (0.3, 0.7)) == (0.3, 0.7)  # no mass left by rounding: the target's own row
+
+
+def test_a_residual_without_mass_is_told() -> None:
+    """p falls short of Q by rounding, and u = alpha rejects: the correction comes from p, and the record says so."""
+    p, Q = (0.25, 0.75 - 2**-53, 0.0), (0.25, 0.75, 0.0)
+    given = Given((), 2, 9, lambda P: p, lambda P, j: Q)
+    u = p[1] / Q[1]
+    assert u < 1
+    script = Script(u)
+    _, record = sampling.call("packed", State((), (1,), (Q,), "both"), given, 1, script.uniform, script.draw)
+    assert record == Record("both", 0, 1, 1, fallback=True)
+    assert script.draws[0][0] == p
+    for state in (STATE, State((5, 0), (), (), "both")):
+        for uniform in (H, Z):
+            script = Script(uniform)
+            rest = Given((5,), 4, 99, lambda P: TARGET[P], lambda P, j: FRESH[j])
+            assert not sampling.call("packed", state, rest, 3, script.uniform, script.draw)[1].fallback
 
 
 # --- whole runs -------------------------------------------------------------------------------------------------------------
@@ -179,6 +197,7 @@ def test_every_coin_has_its_own_address(schedule: Any, start: Any, table_model: 
         assert len(run.P) == 2 + 7
 
 
+@pytest.mark.claim("COR-GREEDY")
 @pytest.mark.parametrize(("schedule", "start"), RUNS)
 @pytest.mark.parametrize("u", [0.0, 1 - 2**-53])
 def test_point_masses_give_the_greedy_run(schedule: Any, start: Any, u: float) -> None:
@@ -226,6 +245,7 @@ def test_floats_and_fractions_agree(schedule: Any, start: Any) -> None:
         assert one == two
 
 
+@pytest.mark.claim("BRANCH0")
 @pytest.mark.parametrize("seed", range(30))
 def test_packed_is_the_zero_accepted_branch_of_quadratic(seed: int, table_model: Any) -> None:
     """BRANCH0, with laws: a call that accepts nothing is the same call in both schedules."""

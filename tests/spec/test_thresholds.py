@@ -81,6 +81,7 @@ def test_F_by_hand() -> None:
     assert [F(c, 1, c_star) for c in range(7)] == [1, 3, 3, 5, 6, 7, 8]
 
 
+@pytest.mark.claim("LEMB1")
 def test_F_is_nondecreasing() -> None:
     """LEMB1, first half."""
     for c_star, W in product(vectors(5), WIDTHS):
@@ -88,6 +89,7 @@ def test_F_is_nondecreasing() -> None:
         assert values == sorted(values)
 
 
+@pytest.mark.claim("LEMB1")
 def test_F_is_fresh_draft_and_verify() -> None:
     """LEMB1, second half, through the calls of Linear-SS: from every context c, not only those a run visits."""
     for c_star, W in product(vectors(4), WIDTHS):
@@ -98,6 +100,7 @@ def test_F_is_fresh_draft_and_verify() -> None:
             assert len(verified.P) == F(c, W, c_star)
 
 
+@pytest.mark.claim("LEMB2")
 def test_two_packed_passes_reach_F() -> None:
     """LEMB2, from the start and from every later call."""
     for c_star, W in product(vectors(5), WIDTHS):
@@ -105,6 +108,7 @@ def test_two_packed_passes_reach_F() -> None:
         assert all(c[t + 2] >= F(c[t], W, c_star) for t in range(len(c) - 2))
 
 
+@pytest.mark.claim("THM3.2")
 def test_packed_is_never_behind_linear() -> None:
     """THM3.2: after 2t calls Packed-SS is at least where t iterations of Linear-SS are; so it needs no more calls."""
     ahead = 0
@@ -116,6 +120,7 @@ def test_packed_is_never_behind_linear() -> None:
     assert ahead > 0
 
 
+@pytest.mark.claim("EQ5")
 def test_the_bound_holds_with_eos_and_limit() -> None:
     """THM3.2 with stops, and EQ5, on Algorithm 1 itself."""
     for c_star, W in product(vectors(4), (1, 2, 3)):
