@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from simulator.trace import TracedRequest
 
+_MAX_WIDTH = 1024  # Quadratic-SS proposes W (W + 1) tokens a call: beyond this a slip of the keyboard eats the machine
+
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
@@ -201,6 +203,8 @@ def _schedules(names: list[str] | None, widths: list[int] | None, start: str) ->
     from simulator.schedules import named
 
     names = names or ["ar", "linear", "packed", "quadratic"]
+    if max(widths or [8]) > _MAX_WIDTH:
+        raise InvalidInput(f"--width must lie in 1 .. {_MAX_WIDTH}, got {max(widths or [8])}")
     # AR drafts nothing, so the starts that differ in the first draft are one to it.
     ar_start = start if start == "prompt" else "algorithm"
     return {w: [named(name, w, ar_start if name == "ar" else start) for name in names] for w in widths or [8]}
@@ -234,6 +238,9 @@ def main() -> None:
         message = error.format_message() if isinstance(error, TyperException) else str(error)
         if message:
             print(f"packedss: {' '.join(message.split())}", file=sys.stderr)
+        code = 2
+    except (MemoryError, OverflowError):
+        print("packedss: these sizes do not fit this machine; ask for fewer tokens, runs or a smaller width", file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
         code = 130

@@ -32,6 +32,8 @@ BAD = {
     "simulate -s branches:0,9 -w 4": "between 0 and W = 4",
     "simulate -w 0": "W must be >= 1, got 0",
     "simulate -w -3": "W must be >= 1, got -3",
+    "simulate -w 1025": "1 .. 1024",
+    "simulate -n 99999999999999 --runs 1": "do not fit this machine",
     "simulate -w four": "--width",
     "simulate -n -1": "must be >= 0, got -1",
     "simulate --runs 0": "--runs must be >= 1",
