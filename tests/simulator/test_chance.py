@@ -297,3 +297,9 @@ def test_draw_takes_the_first_token_whose_cumulative_probability_exceeds_the_coi
 def test_a_point_mass_needs_no_coin() -> None:
     for law in (Point(3), RationalLaw([0, 0, 0, 1])):
         assert draw(law, Scripted({}).at(1), "correct", 1) == 3
+
+
+def test_the_generator_is_the_one_spec_md_names() -> None:
+    """R-RANDOM-6's own examples."""
+    assert Sampled(7, request=3).at(3).uniform("test", 2) == 0.2752854179142613
+    assert Sampled(0).at(1).uniform("correct", 1) == 0.6595551643663717
