@@ -69,3 +69,14 @@ def test_the_mask_is_never_proposed(model64, prompts):
     session = model64.session(temperature=1.0)
     reply = session(Call(prompts[0][:40], (), False, (0,), 8))
     assert all(law.probability(model64.mask_token) == 0 for law in reply.proposals[0])
+
+
+@pytest.mark.claim("PAD")
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_mask_is_not_proposed_even_where_it_is_most_likely(model64, temperature):
+    """F31: one verifier row, which is left as it is, and two proposal rows."""
+    logits = torch.zeros(3, model64.vocabulary, dtype=torch.float64)
+    logits[:, model64.mask_token] = 9.0
+    verifier, *proposals = model64.session(temperature)._laws(logits, 1)
+    assert verifier.probability(model64.mask_token) > 0.5
+    assert [law.probability(model64.mask_token) for law in proposals] == [0, 0]
