@@ -10,7 +10,7 @@ import torch
 
 from realmodel.laws import TorchLaw
 from realmodel.layout import Rows, attention, common_prefix, fixed_attention, rows_of, shape_of
-from simulator.errors import InvalidInput
+from simulator.errors import ContractError, InvalidInput
 from simulator.laws import Law, Point
 from simulator.records import Call, Reply
 
@@ -98,6 +98,8 @@ class Session:
         its proposal rows, branch by branch."""
         if not call.prefix:
             raise InvalidInput(f"{self.model.name} needs a prompt of at least 1 token, got none")
+        if any(b < 0 or (b and not call.verify) for b in call.branches):
+            raise InvalidInput(f"a call that does not verify can draft branch 0 only, got branches {list(call.branches)}")
         model = self.model
         keep = common_prefix(self.cached, call.prefix[:-1])
         surplus = len(self.cached) - keep + self.stale
@@ -123,6 +125,8 @@ class Session:
         ).logits[0]
         self.model_seconds += self._clock() - started
 
+        if not torch.isfinite(logits).all():
+            raise ContractError(f"{model.name} returned logits that are not finite: no verdict can stand on them")
         self.cached = (call.prefix + call.draft)[: keep + rows.keep]
         self.stale = count - rows.keep
         return rows, logits[: len(read)]

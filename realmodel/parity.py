@@ -41,7 +41,7 @@ def packed_parity(model: DualModeModel, call: Call, warm_prefix: int) -> Parity:
     session = model.session()
     if warm_prefix:
         session.logits(Call(call.prefix[: warm_prefix + 1], (), True, (), 0))
-    rows, logits = session.logits(call)
+    rows, logits = session.logits(call)  # finite, or ContractError
     logits = logits.double()
     verifier = proposals = 0.0
     if call.verify:

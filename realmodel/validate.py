@@ -27,13 +27,14 @@ class Difference(NamedTuple):
     position: int  # output position, 1 after the prompt
     expected: int | None  # the reference's token, None past its end
     got: int | None
-    gap: float  # reference logit of `expected` minus that of `got`, plain causal forward in the tested dtype
-    noise: float  # largest logit difference between two plain AR runs of this context (row by row, all at once)
+    gap: float  # logit of `expected` minus that of `got` after their common context, plain causal forward in the tested dtype
+    noise: float  # largest logit difference between two plain AR runs of the output (row by row, all at once)
+    regret: float  # worst shortfall of an emitted token from the top logit, from here to the end of the output
 
     @property
     def tie(self) -> bool:
-        """Whether runs without any schedule already differ by as much as these two tokens do."""
-        return self.gap <= 2 * self.noise
+        """Whether the two tokens, and every later token against its own context, are as close as schedule-free runs are."""
+        return abs(self.gap) <= 2 * self.noise and self.regret <= 2 * self.noise
 
 
 @dataclass
@@ -55,7 +56,9 @@ class Tally:
 
     @property
     def verdict(self) -> str:
-        """EXACT, TIES (equal up to certified ties) or DIFFERENT."""
+        """EXACT, TIES (equal up to certified ties), DIFFERENT, or NOT RUN when no token was compared."""
+        if not self.tokens:
+            return "NOT RUN"
         if not self.differences:
             return "EXACT"
         return "TIES" if self.ties == len(self.differences) else "DIFFERENT"
@@ -144,14 +147,17 @@ def first_difference(model: DualModeModel, name: str, prompt: Tokens, expected: 
     )
     want, have = (t[index] if index < len(t) else None for t in (expected, got))
     if want is None or have is None:  # one output goes on where the other has ended: never a tie
-        return Difference(name, index + 1, want, have, float("inf"), 0.0)
-    context = prompt + expected[:index]
+        return Difference(name, index + 1, want, have, float("inf"), 0.0, float("inf"))
+    context = prompt + got[:-1]
     at_once, stepwise = causal_logits(model, context), causal_logits(model, context, one_by_one=True)
-    gap = (at_once[-1, want] - at_once[-1, have]).item()
+    rows = at_once[len(prompt) - 1 + index :]  # [tokens from here on, vocabulary]
+    emitted = torch.tensor(got[index:], device=rows.device)[:, None]
+    regret = (rows.max(-1).values - rows.gather(1, emitted)[:, 0]).max().item()
+    gap = (rows[0, want] - rows[0, have]).item()
     # generate takes its argmax over float32 logits whatever the dtype.
-    rounding = at_once[-1].abs().max().item() * torch.finfo(torch.float32).eps
+    rounding = at_once.abs().max().item() * torch.finfo(torch.float32).eps
     noise = max((at_once - stepwise).abs().max().item(), rounding)
-    return Difference(name, index + 1, want, have, gap, noise)
+    return Difference(name, index + 1, want, have, gap, noise, regret)
 
 
 def _now(model: DualModeModel) -> float:

@@ -195,7 +195,8 @@ def validate(
     _write_trace(trace, traced)
     write_json(json_file, "validate", arguments, [asdict(result) for result in results])
     replay_line(quiet)
-    return int(any(tally.verdict == "DIFFERENT" for result in results for tally in result.schedules))
+    verdicts = {tally.verdict for result in results for tally in result.schedules}
+    return 1 if "DIFFERENT" in verdicts else 2 if "NOT RUN" in verdicts else 0
 
 
 def _schedules(names: list[str] | None, widths: list[int] | None, start: str) -> dict[int, list[Any]]:
@@ -244,6 +245,9 @@ def main() -> None:
         code = 2
     except KeyboardInterrupt:
         code = 130
+    except Exception as error:  # 1 would claim that something was found not to hold
+        print(f"packedss: could not run: {type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
+        code = 2
     sys.exit(code)
 
 

@@ -14,7 +14,15 @@ from simulator.simulate import CallCount
 if TYPE_CHECKING:  # importing realmodel loads torch
     from realmodel.validate import Tally, Validation
 
-_COLOURS = {"holds": "green", "violated": "red", "not run": "yellow", "EXACT": "green", "TIES": "yellow", "DIFFERENT": "red"}
+_COLOURS = {
+    "holds": "green",
+    "violated": "red",
+    "not run": "yellow",
+    "EXACT": "green",
+    "TIES": "yellow",
+    "DIFFERENT": "red",
+    "NOT RUN": "yellow",
+}
 _CONVENTION = "NFE: every forward pass counts, prompt processing and drafting calls included; all schedules under start"
 
 
@@ -98,7 +106,7 @@ def print_validation(result: Validation) -> None:
             kind = "TIE" if d.tie else "DIFFERENT"
             console.print(
                 f"{kind}: {tally.name} on {d.prompt} at output token {d.position}: expected {d.expected}, got {d.got};"
-                f" logit gap {d.gap:.2e}, noise between plain AR runs {d.noise:.2e}",
+                f" logit gap {d.gap:.2e}, noise between plain AR runs {d.noise:.2e}, worst later regret {d.regret:.2e}",
                 markup=False,
             )
     console.print(f"{_CONVENTION} '{result.start}'. Reference: transformers generate(do_sample=False), same weights and dtype.")

@@ -36,5 +36,5 @@ def accept(draft: Draft, target: Sequence[Law], chance: Chance, first_position: 
     law: Law | None = target[h]
     if h < len(draft.tokens):
         law = target[h].residual(draft.laws[h])
-    token = draw(law or target[h], chance, "correct", first_position + h)
+    token = draw(target[h] if law is None else law, chance, "correct", first_position + h)
     return Verdict(h, (*draft.tokens[:h], token), law is None)

@@ -133,6 +133,7 @@ class _Fork:
         self.forced = forced
         self.decisions: list[bool] = []
         self.weight = Fraction(1)
+        self.closed = False  # the run is over
         self.coins: dict[tuple[str, int], _IntervalCoin] = {}
 
     def uniform(self, purpose: Purpose, position: int) -> _IntervalCoin:
@@ -152,12 +153,14 @@ class _IntervalCoin:
         self.fork, self.low, self.high = fork, Fraction(0), Fraction(1)
 
     def __lt__(self, x: Probability) -> bool:
+        fork = self.fork
+        if fork.closed:
+            raise ContractError("an enumerated coin was compared after its call: code that keeps coins has no law call by call")
         bound = x if isinstance(x, Fraction) else Fraction(x)
         if bound <= self.low:
             return False
         if bound >= self.high:
             return True
-        fork = self.fork
         index = len(fork.decisions)
         below = fork.forced[index] if index < len(fork.forced) else True
         fork.decisions.append(below)
@@ -200,7 +203,12 @@ def enumerated(run: Callable[[Chance], T]) -> list[tuple[Fraction, T]]:
         forced = pending.pop()
         fork = _Fork(forced)
         value = run(fork)
+        fork.closed = True
+        if len(fork.decisions) < len(forced):
+            raise ContractError("the enumerated code is no pure function of its coins: a replay took other decisions")
         outcomes.append((fork.weight, value))
         new = fork.decisions
         pending += [(*new[:index], not new[index]) for index in range(len(forced), len(new))]
+    if sum(weight for weight, _ in outcomes) != 1:
+        raise ContractError("the enumerated code is no pure function of its coins: its outcomes do not sum to 1")
     return outcomes

@@ -4,7 +4,8 @@ import pytest
 
 from realmodel.reference import causal_logits, greedy_reference
 from realmodel.validate import first_difference, validate
-from simulator import Limits, Schedule, packed
+from simulator import ContractError, InvalidInput, Limits, Schedule, generate, packed
+from simulator.records import Call
 
 
 def test_a_wrong_token_is_a_difference_and_no_tie(model64, prompts):
@@ -23,8 +24,10 @@ def test_equal_logits_are_a_tie(model64, prompts):
     expected = greedy_reference(model64, prompts[0], Limits.of(4))
     found = first_difference(model64, "p", prompts[0], expected, expected)
     assert not found.tie  # nothing differs: positions ran out, which is never a tie
-    same = found._replace(gap=0.0, noise=1e-9)
+    same = found._replace(gap=0.0, noise=1e-9, regret=0.0)
     assert same.tie
+    assert not same._replace(gap=-1.0).tie  # a reference that is not the argmax is no tie either
+    assert not same._replace(regret=1.0).tie  # a tie excuses no later token
 
 
 def test_a_missing_tail_is_a_difference(model64, prompts):
@@ -50,3 +53,38 @@ def test_a_faulty_schedule_is_called_different(load_model, prompts):
     named = [(str(i), prompt) for i, prompt in enumerate(prompts[:3])]
     result = validate(model, named, [good, bad], Limits.of(48, model.eos), 8, "algorithm")
     assert [tally.verdict for tally in result.schedules] == ["EXACT", "DIFFERENT"]
+
+
+def test_a_tie_does_not_hide_what_follows(model64, prompts):
+    """Right up to the last token, which is wrong: the worst regret of the tail is that token's."""
+    prompt = prompts[0]
+    expected = greedy_reference(model64, prompt, Limits.of(8))
+    swapped = (*expected[:3], (expected[3] + 1) % model64.vocabulary, *expected[4:7], 7)
+    found = first_difference(model64, "p", prompt, expected, swapped)
+    rows = causal_logits(model64, prompt + swapped[:-1])[len(prompt) - 1 + 3 :]
+    worst = max((row.max() - row[token]).item() for row, token in zip(rows, swapped[3:], strict=True))
+    assert found.regret == pytest.approx(worst)
+    assert not found._replace(gap=0.0).tie
+
+
+def test_weights_that_are_not_finite_have_no_verdict(prompts):
+    import torch
+
+    from realmodel import load
+
+    model = load("embedded")
+    model.network.model.norm.weight = torch.nn.Parameter(model.network.model.norm.weight * float("nan"))
+    with pytest.raises(ContractError, match="not finite"):
+        generate(model.session(), packed(4), prompts[0], Limits.of(4))
+
+
+def test_no_tokens_no_verdict(model64, prompts):
+    result = validate(model64, [("p", prompts[0])], [packed(4)], Limits.of(0), 4, "algorithm")
+    assert [tally.verdict for tally in result.schedules] == ["NOT RUN"]
+
+
+@pytest.mark.parametrize(("verify", "branches"), [(False, (0, 2)), (False, (1,)), (True, (-1,))])
+def test_branches_that_cannot_be_laid_out_are_refused(model64, prompts, verify, branches):
+    t = prompts[0]
+    with pytest.raises(InvalidInput, match="branch 0 only"):
+        model64.session()(Call(t[:20], t[20:24], verify, branches, 4))

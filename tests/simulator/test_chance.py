@@ -303,3 +303,18 @@ def test_the_generator_is_the_one_spec_md_names() -> None:
     """R-RANDOM-6's own examples."""
     assert Sampled(7, request=3).at(3).uniform("test", 2) == 0.2752854179142613
     assert Sampled(0).at(1).uniform("correct", 1) == 0.6595551643663717
+
+
+def test_code_that_is_no_function_of_its_coins_has_no_law() -> None:
+    """A coin kept for a later run, and a run that changes from replay to replay."""
+    kept: list[Any] = []
+
+    def keeps(chance: Any) -> bool:
+        kept.append(chance.uniform("test", 1))
+        return bool(kept[0] < Fraction(1, 2))
+
+    with pytest.raises(ContractError, match="compared after its call"):
+        enumerated(keeps)
+    runs = iter(range(100))
+    with pytest.raises(ContractError, match="no pure function"):
+        enumerated(lambda chance: chance.uniform("test", 1) < Fraction(1, 2 + next(runs)))

@@ -501,11 +501,12 @@ def test_verifier_rows_that_nobody_asked_for_are_refused() -> None:
 def test_a_schedule_that_stalls_is_stopped() -> None:
     """Eight calls without a token, counted from the last token; and no earlier."""
     idle, verify = Ask(False, (0,), 1), Ask(True)
-    seen: list[Step] = []
-    stalling = Schedule("stalls", (verify,), (idle,))
-    with pytest.raises(ContractError, match="8 calls in a row without emitting a token"):
-        seen.extend(decode(ThresholdModel(()), stalling, (), Limits.of(4)))
-    assert [len(step.committed) for step in seen] == [1] + [0] * 8
+    for opening in ((verify,), ()):
+        seen: list[Step] = []
+        stalling = decode(ThresholdModel(()), Schedule("stalls", opening, (idle,)), (), Limits.of(4))
+        with pytest.raises(ContractError, match="8 calls in a row without emitting a token"):
+            seen.extend(stalling)
+        assert [len(step.committed) for step in seen] == [1] * len(opening) + [0] * 8
     slow = Schedule("slow", (), (*[idle] * 7, verify))
     assert len(generate(ThresholdModel(()), slow, (), Limits.of(4)).tokens) == 4
 
