@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
+import time
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +15,7 @@ import proofs_check.distribution as distribution
 import simulator.schedule
 from proofs_check.distribution import COMMON, EXPECTED, KEPT, Reached, check_distribution
 from proofs_check.ledger import exit_code
-from simulator import Limits, Step, named
+from simulator import Limits, Step, autoregressive_law, exact_law, named, packed
 from simulator.acceptance import Verdict, accept
 from simulator.chance import draw
 from simulator.oracles import random_tables
@@ -38,12 +40,27 @@ def test_it_holds_on_our_schedules(name: str, start: str) -> None:
     transitions = re.fullmatch(r"([\d,]+) transitions, equal as rationals", entry.detail)
     assert transitions
     assert int(transitions[1].replace(",", "")) > 500
+    assert entry.bound == "V=3, L=5, W=3, 1 tables, EOS or none, sampling and greedy"
     assert exit_code([entry]) == 0
+
+
+def test_it_counts_the_transitions_and_the_seconds_it_took() -> None:
+    """Three tables at two temperatures, without an EOS and with one."""
+    begun = time.perf_counter()
+    entry = check_distribution("packed", "algorithm")
+    assert 0 < entry.seconds <= time.perf_counter() - begun
+    expected = 0
+    for seed, eos in itertools.product((0, 1, 2), (None, 2)):
+        tables = random_tables(3, seed)
+        for model in (tables, tables.greedy()):
+            expected += exact_law(packed(3), model, (), Limits.of(5, eos)).transitions
+    assert entry.detail.startswith(f"{expected:,} transitions")
+    assert "3 tables" in entry.bound
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_planted_fault_is_a_violation_with_a_true_counterexample(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The output named really has the two probabilities named, in the instance named."""
+    """The output named really has the two probabilities named, in the first instance that shows the fault."""
     monkeypatch.setattr(simulator.schedule, "accept", plain_correction)
     monkeypatch.setattr(distribution, "LENGTH", 4)
     entry = check_distribution(name, "algorithm", seeds=(1, 0))
@@ -55,10 +72,10 @@ def test_a_planted_fault_is_a_violation_with_a_true_counterexample(name: str, mo
     )
     assert found, entry.detail
     seed, eos, temperature, output, ours, theirs = found.groups()
-    assert temperature == "sampling"  # the fault changes no point mass
+    assert (seed, eos, temperature) == ("1", "None", "sampling")  # the fault changes no point mass
     model, limits = random_tables(distribution.VOCABULARY, int(seed)), Limits.of(distribution.LENGTH, ast.literal_eval(eos))
-    law = distribution.exact_law(named(name, distribution.WIDTH), model, (), limits).output
-    expected = distribution.autoregressive_law(model.target, (), limits)
+    law = exact_law(named(name, distribution.WIDTH), model, (), limits).output
+    expected = autoregressive_law(model.target, (), limits)
     tokens = tuple(ast.literal_eval(output))
     assert law.get(tokens, 0) == Fraction(ours) != Fraction(theirs) == expected.get(tokens, 0)
     assert max(abs(law.get(x, 0) - expected.get(x, 0)) for x in law.keys() | expected.keys()) == abs(
@@ -76,7 +93,9 @@ def test_a_fault_at_temperature_0_is_called_greedy(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(distribution, "random_tables", lambda vocabulary, seed: positive(random_tables(vocabulary, seed)))
     entry = check_distribution("packed", "algorithm")
     assert entry.outcome == "violated"
-    assert "greedy: output" in entry.detail
+    found = re.search(r"greedy: output .* has probability ([01]), autoregressive ([01])$", entry.detail)
+    assert found
+    assert {found[1], found[2]} == {"0", "1"}
 
 
 def positive(tables: Any) -> Any:

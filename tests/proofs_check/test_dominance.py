@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import time
 from math import factorial
 from pathlib import Path
 from typing import Any
@@ -26,12 +28,14 @@ def outcomes(entries: list[Entry]) -> dict[str, str]:
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
 def test_it_holds_on_every_vector(length: int) -> None:
     """As many strictly better runs as the golden sums say."""
+    begun = time.perf_counter()
     golden = json.loads((Path(__file__).parents[1] / "golden" / "threshold_sums.json").read_text())["rows"]
     rows = [row for row in golden if row["L"] == length and row["W"] <= length]
     strict = sum(row["instances"] - row["packed_equals_linear"] for row in rows)
     entries = check_dominance(length)
     assert outcomes(entries) == dict.fromkeys(CLAIMS, "holds")
     assert exit_code(entries) == 0
+    assert 0 < sum(entry.seconds for entry in entries) <= time.perf_counter() - begun
     for entry in entries:
         assert entry.method == "exhaustive"
         assert entry.bound == f"all {factorial(length + 1):,} threshold vectors, L={length}, W=1..{length}"
@@ -70,6 +74,19 @@ def test_a_wrong_f_violates_the_lemmas_that_use_it(monkeypatch: pytest.MonkeyPat
     assert entries[0].detail.startswith("F decreases: [")
     monkeypatch.setattr(dominance, "F", lambda c, width, c_star: F(c, width, c_star) + 1)
     assert outcomes(check_dominance(3)) == {"LEMB1": "violated", "LEMB2": "violated", "THM3.2": "holds", "DRAFTLEN": "holds"}
+
+
+def test_the_last_iteration_is_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dominance, "F", lambda c, width, c_star: min(2, F(c, width, c_star)))
+    entries = check_dominance(3)
+    assert outcomes(entries) == {**dict.fromkeys(CLAIMS, "holds"), "LEMB1": "violated"}
+    assert entries[0].detail.startswith("Linear-SS does not advance by F")
+
+
+def test_a_vector_left_out_is_not_exhaustive(monkeypatch: pytest.MonkeyPatch) -> None:
+    product = itertools.product
+    monkeypatch.setattr(itertools, "product", lambda *ranges: list(product(*ranges))[1:])
+    assert outcomes(check_dominance(3)) == dict.fromkeys(CLAIMS, "not run")
 
 
 def test_a_draft_one_token_short_is_seen_by_its_length(monkeypatch: pytest.MonkeyPatch) -> None:

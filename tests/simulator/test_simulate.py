@@ -24,6 +24,8 @@ def test_counts_by_hand() -> None:
 def test_nothing_to_count() -> None:
     (nothing,) = count_calls([packed(2)], [], 5)
     assert (nothing.tokens, nothing.nfe, nothing.rows, nothing.tokens_per_nfe) == (0, (), 0, 0)
+    (single,) = count_calls([packed(2)], [[1]], 1)
+    assert (single.nfe, single.tokens_per_nfe) == ((1,), 1)
     (no_tokens,) = count_calls([packed(2)], [[1]], 0)
     assert (no_tokens.tokens, no_tokens.nfe, no_tokens.tokens_per_nfe) == (0, (0,), 0)
 
@@ -43,6 +45,7 @@ def test_a_threshold_out_of_range_is_refused() -> None:
 def test_drafters_are_reproducible() -> None:
     drafters = lag_drafters(3, 20, 2.0, seed=4)
     assert drafters == lag_drafters(3, 20, 2.0, seed=4) != lag_drafters(3, 20, 2.0, seed=5)
+    assert lag_drafters(3, 20, 2.0, seed=0) == lag_drafters(3, 20, 2.0, seed=0)
     assert [len(drafter) for drafter in drafters] == [20] * 3
     assert drafters[0] != drafters[1] != drafters[2]
     assert lag_drafters(5, 20, 2.0, seed=4)[:3] == drafters  # more runs leave the first ones as they were
