@@ -52,7 +52,11 @@ def run(checks: Sequence[Check], budget: Budget, workers: int = 1) -> Iterator[t
 
 def _run_one(check: Check, budget: Budget) -> tuple[list[Entry], int]:
     begun = time.perf_counter()
-    entries = list(check.run(budget))
+    try:
+        entries = list(check.run(budget))
+    except Exception as error:  # a check that breaks has shown nothing, and must not take the others with it
+        broke = f"broke: {type(error).__name__}: {error}"
+        entries = [Entry(claim, "nothing", "measured", "none", "not run", broke) for claim in check.claims]
     share = (time.perf_counter() - begun) / max(1, len(entries))
     peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return [replace(entry, check=check.name, seconds=share) for entry in entries], peak

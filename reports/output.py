@@ -18,14 +18,14 @@ from simulator.errors import InvalidInput
 T = TypeVar("T")
 
 
-def progress(items: Iterable[T], label: str, quiet: bool) -> Iterator[T]:
+def progress(items: Iterable[T], label: str, quiet: bool, total: int | None = None) -> Iterator[T]:
     """Iterate with a progress bar on standard error; silent off a terminal."""
     if quiet or not sys.stderr.isatty():
         return iter(items)
     from rich.console import Console
     from rich.progress import track
 
-    return iter(track(items, label, console=Console(stderr=True), transient=True))
+    return iter(track(items, label, total, console=Console(stderr=True), transient=True))
 
 
 def write_json(file: Path | None, command: str, arguments: dict[str, Any], rows: list[Any]) -> None:

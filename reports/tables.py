@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from proofs_check.ledger import Entry
+from proofs_check.ledger import Row
 from simulator.simulate import CallCount
 
 if TYPE_CHECKING:  # importing realmodel loads torch
@@ -18,6 +20,7 @@ _COLOURS = {
     "holds": "green",
     "violated": "red",
     "not run": "yellow",
+    "open": "yellow",
     "EXACT": "green",
     "TIES": "yellow",
     "DIFFERENT": "red",
@@ -26,22 +29,28 @@ _COLOURS = {
 _CONVENTION = "NFE: every forward pass counts, prompt processing and drafting calls included; all schedules under start"
 
 
-def print_ledger(entries: Sequence[Entry]) -> None:
-    """One row per check, then how many hold."""
-    table = _table("Claims of the paper", "claim", "statement", "method", "bound", "verdict", "evidence", "s")
-    for entry in entries:
-        table.add_row(
-            entry.claim,
-            entry.statement,
-            entry.method,
-            entry.bound,
-            _coloured(entry.outcome),
-            entry.detail,
-            f"{entry.seconds:.1f}",
-        )
+def print_ledger(rows: Sequence[Row], seconds: float, peak: int) -> None:
+    """Every claim with its verdict, and below it one line per check: what was looked at, and what that showed."""
     console = _console()
-    console.print(table)
-    console.print(f"{sum(entry.outcome == 'holds' for entry in entries)} of {len(entries)} checks hold")
+    for row in rows:
+        by = f" ({row.method})" if row.method else ""
+        console.print(f"[bold]{row.claim.id}[/] {_coloured(row.verdict)}{by}  ", end="")
+        console.print(row.claim.statement, markup=False, style="bold")
+        table = Table.grid(padding=(0, 2))
+        for width in (10, 7, 7):
+            table.add_column(min_width=width, no_wrap=True)
+        for entry in row.entries:
+            words = Text.assemble((entry.check, "cyan"), f"  {entry.statement}; {entry.bound}: {entry.detail}")
+            table.add_row(f"  {entry.method}", _coloured(entry.outcome), f"{entry.seconds:5.1f} s", words)
+        console.print(table)
+    verdicts = Counter(row.verdict for row in rows)
+    entries = [entry for row in rows for entry in row.entries]
+    console.print(
+        f"{len(rows)} claims: {', '.join(f'{count} {word}' for word, count in verdicts.items())};"
+        f" {sum(entry.outcome == 'holds' for entry in entries)} of {len(entries)} checks hold."
+        f" {seconds:.0f} s, at most {peak / 2**20:.0f} MiB in a process."
+    )
+    console.print("One check again: packedss prove --check NAME, the name in blue.")
 
 
 def print_call_counts(
@@ -129,7 +138,7 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-_WORDS = {"claim", "statement", "method", "bound", "verdict", "evidence", "schedule", "exact"}
+_WORDS = {"schedule", "exact"}
 
 
 def _coloured(word: str) -> str:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from proofs_check.ledger import Check, Entry
 from reports import cli, output
 
 
@@ -46,8 +47,10 @@ BAD = {
     "simulate --thresholds -1": "c*_1 must lie in 0 .. 1, got -1",
     "simulate --thresholds 1,x": "integers separated by commas",
     "simulate --json /no/such/folder/file": "cannot write",
-    "prove --length 0": "1 .. 8",
-    "prove --length 9": "1 .. 8",
+    "prove --budget huge": "quick or full, got 'huge'",
+    "prove --workers -1": "--workers must be >= 0",
+    "prove --check nonsense": "no check is called 'nonsense'; allowed: a name in the ledger, or ",
+    "prove --claim THM9": "no check is about 'THM9'; allowed: ",
     "validate -w 0": "W must be >= 1",
     "validate --max-new-tokens -1": "must be >= 0",
     "validate --threads 0": "--threads must be >= 1",
@@ -120,14 +123,50 @@ def test_no_tokens_no_calls(run):
     assert "0.0" in out
 
 
-def test_prove(run, tmp_path):
+def test_prove(run, tmp_path, monkeypatch):
     file = tmp_path / "ledger.json"
-    code, out, _ = run(f"prove --length 4 --json {file}")
+    code, out, _ = run(f"prove --check chain/packed/algorithm --json {file}")
     assert code == 0
-    assert "20 of 20 checks hold" in out
-    rows = json.loads(file.read_text())["rows"]
-    assert {row["claim"] for row in rows} == {"THM3.3", "THM3.2", "LEMB1", "LEMB2", "DRAFTLEN"}
-    assert {row["outcome"] for row in rows} == {"holds"}
+    assert "THM3.3 holds (exact)" in out
+    assert " open " not in out  # it shows what was asked for
+    [row] = [row for row in json.loads(file.read_text())["rows"] if row["id"] == "THM3.3"]
+    assert (row["verdict"], row["method"]) == ("holds", "exact")
+    assert {check["check"] for check in row["checks"]} == {"chain/packed/algorithm"}
+
+
+def entry(claim, outcome):
+    return [Entry(claim, "a statement", "exact", "one instance", outcome, "evidence")]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "options", "code"),
+    [
+        ("holds", "", 0),
+        ("holds", " --strict", 2),
+        ("violated", " --strict", 1),
+        ("not run", "", 2),
+    ],
+)
+def test_prove_exits_with_what_it_found(run, monkeypatch, outcome, options, code):
+    check = Check("some/check", ("THM3.3",), lambda budget: entry("THM3.3", outcome))
+    monkeypatch.setattr("proofs_check.checks.all_checks", lambda: [check])
+    exit_code, out, _ = run("prove --workers 1" + options)
+    assert exit_code == code
+    assert f"THM3.3 {outcome}" in out
+    assert "PROPC1 open" in out
+    assert "some/check" in out
+
+
+def test_an_interrupted_ledger_shows_what_it_has(run, monkeypatch, tmp_path):
+    def interrupted(budget):
+        raise KeyboardInterrupt
+
+    checks = [Check("first", ("STOP",), lambda budget: entry("STOP", "holds")), Check("second", ("INIT",), interrupted)]
+    monkeypatch.setattr("proofs_check.checks.all_checks", lambda: checks)
+    code, out, _ = run(f"prove --workers 1 --json {tmp_path / 'ledger.json'}")
+    assert code == 130
+    assert "STOP holds (exact)" in out
+    assert not list(tmp_path.iterdir())
 
 
 def test_validate(run, tmp_path):
@@ -168,7 +207,7 @@ def test_interrupted_command_exits_with_130(run, monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("command", ["prove --length 2", "simulate -n 8 --runs 2"])
+@pytest.mark.parametrize("command", ["prove --check chain/packed/algorithm --workers 1", "simulate -n 8 --runs 2"])
 def test_light_commands_start_without_torch(command):
     """Neither torch nor transformers is imported by `prove` and `simulate`."""
     script = (
