@@ -6,12 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 
-from proofs_check.ledger import Entry, Outcome
+from proofs_check.ledger import Budget, Check, Entry, Outcome
 from simulator.exact import autoregressive_law, exact_law
 from simulator.oracles import random_tables
 from simulator.records import Limits, Step
-from simulator.schedules import named
+from simulator.schedules import STARTS, named
 
 
 @dataclass
@@ -90,3 +91,12 @@ def check_distribution(name: str, start: str, seeds: Sequence[int] = (0, 1, 2)) 
         detail or f"{transitions:,} transitions, equal as rationals",
         time.perf_counter() - begun,
     )
+
+
+def _run(name: str, start: str, budget: Budget) -> list[Entry]:
+    return [check_distribution(name, start)]
+
+
+CHECKS = tuple(
+    Check(f"chain/{name}/{start}", ("THM3.3",), partial(_run, name, start)) for name in EXPECTED for start in STARTS
+)

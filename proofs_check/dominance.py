@@ -6,7 +6,7 @@ import itertools
 import time
 from math import factorial
 
-from proofs_check.ledger import Entry
+from proofs_check.ledger import Budget, Check, Entry
 from simulator.decode import Generation, generate
 from simulator.oracles import ThresholdModel
 from simulator.records import Limits
@@ -70,3 +70,10 @@ def _lengths(run: Generation) -> list[int]:
     for step in run.steps:
         lengths.append(lengths[-1] + len(step.committed))
     return lengths
+
+
+def _run(budget: Budget) -> list[Entry]:
+    return check_dominance()
+
+
+CHECKS = (Check("exhaustive/dominance", ("LEMB1", "LEMB2", "THM3.2", "DRAFTLEN"), _run),)

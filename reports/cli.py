@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.exceptions import TyperException
@@ -56,7 +56,9 @@ Start = Annotated[str, typer.Option(help="algorithm (empty first draft), wide, s
 
 @app.command()
 def prove(
-    budget: Annotated[str, typer.Option(help="quick (under a minute) or full (larger bounds, up to 20 minutes).")] = "quick",
+    budget: Annotated[
+        Literal["quick", "full"], typer.Option(help="Under a minute, or larger bounds in up to 20 minutes.")
+    ] = "quick",
     check: Annotated[
         list[str] | None, typer.Option(help="Only the checks of this name or pattern, as in 'chain/*'; repeatable.")
     ] = None,
@@ -74,8 +76,6 @@ def prove(
     from proofs_check.checks import run, select
     from proofs_check.ledger import Entry, exit_code, ledger
 
-    if budget not in ("quick", "full"):
-        raise InvalidInput(f"--budget must be quick or full, got {budget!r}")
     if workers < 0:
         raise InvalidInput(f"--workers must be >= 0, got {workers}")
     checks = select(check or (), claim or ())

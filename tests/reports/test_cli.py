@@ -47,7 +47,7 @@ BAD = {
     "simulate --thresholds -1": "c*_1 must lie in 0 .. 1, got -1",
     "simulate --thresholds 1,x": "integers separated by commas",
     "simulate --json /no/such/folder/file": "cannot write",
-    "prove --budget huge": "quick or full, got 'huge'",
+    "prove --budget huge": "'huge' is not one of 'quick', 'full'",
     "prove --workers -1": "--workers must be >= 0",
     "prove --check nonsense": "no check is called 'nonsense'; allowed: a name in the ledger, or ",
     "prove --claim THM9": "no check is about 'THM9'; allowed: ",
