@@ -12,8 +12,9 @@ a bonus, or a start's first token). Output position 1 is the first token after t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
-from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,6 +24,15 @@ from simulator.laws import Coin, Law, Probability
 Purpose: TypeAlias = Literal["draft", "test", "correct"]
 _PURPOSES: dict[str, int] = {"draft": 0, "test": 1, "correct": 2}
 T = TypeVar("T")
+rational: Callable[..., Any] = Fraction
+"""The type that exact weights are computed in: gmpy2's mpq, several times faster, where it is installed."""
+with suppress(ImportError):
+    from gmpy2 import mpq as rational
+
+
+def fraction(x: Any) -> Fraction:
+    """A number of the type of `rational` as a Fraction of Python integers."""
+    return Fraction(int(x.numerator), int(x.denominator))
 
 
 class Address(NamedTuple):
@@ -126,52 +136,67 @@ class _ScriptedCall:
         return coin
 
 
-class _Fork:
-    """One run of the enumerated code: decisions taken so far, replayed from `forced`, then 'below' at every new fork."""
+class _Comparison(NamedTuple):
+    """One comparison of a coin that the enumerated code made, and what is known afterwards."""
 
-    def __init__(self, forced: tuple[bool, ...]) -> None:
-        self.forced = forced
-        self.decisions: list[bool] = []
-        self.weight = Fraction(1)
+    coin: tuple[str, int]
+    bound: Probability
+    below: bool
+    low: Any  # the coin lies in [low, high) now
+    high: Any
+    weight: Any  # probability of this run so far
+
+
+class _Fork:
+    """One run of the enumerated code: its comparisons are answered from `log` first, then 'below' wherever both can be."""
+
+    __slots__ = ("closed", "coins", "log", "made", "untaken", "weight")
+
+    def __init__(self, log: list[_Comparison]) -> None:
+        self.log = log
+        self.made = 0  # comparisons so far
+        self.weight = log[-1].weight if log else rational(1)
+        self.untaken: list[list[_Comparison]] = []  # the logs of the runs that part from this one at its new forks
         self.closed = False  # the run is over
         self.coins: dict[tuple[str, int], _IntervalCoin] = {}
 
     def uniform(self, purpose: Purpose, position: int) -> _IntervalCoin:
         key = (purpose, position)
-        if key not in self.coins:
-            self.coins[key] = _IntervalCoin(self)
-        return self.coins[key]
+        coin = self.coins.get(key)
+        if coin is None:
+            coin = self.coins[key] = _IntervalCoin(self, key)
+        return coin
 
 
 class _IntervalCoin:
     """A coin known to lie in [low, high). Comparing it with x inside splits the run in two."""
 
-    __slots__ = ("fork", "high", "low")
+    __slots__ = ("address", "fork", "high", "low")
     __hash__ = None  # type: ignore[assignment]  # a coin has no single value
 
-    def __init__(self, fork: _Fork) -> None:
-        self.fork, self.low, self.high = fork, Fraction(0), Fraction(1)
+    def __init__(self, fork: _Fork, address: tuple[str, int]) -> None:
+        self.fork, self.address, self.low, self.high = fork, address, rational(0), rational(1)
 
     def __lt__(self, x: Probability) -> bool:
         fork = self.fork
         if fork.closed:
             raise ContractError("an enumerated coin was compared after its call: code that keeps coins has no law call by call")
-        bound = x if isinstance(x, Fraction) else Fraction(x)
-        if bound <= self.low:
-            return False
-        if bound >= self.high:
-            return True
-        index = len(fork.decisions)
-        below = fork.forced[index] if index < len(fork.forced) else True
-        fork.decisions.append(below)
-        length = self.high - self.low
-        if below:
-            fork.weight *= (bound - self.low) / length
-            self.high = bound
-        else:
-            fork.weight *= (self.high - bound) / length
-            self.low = bound
-        return below
+        log, made = fork.log, fork.made
+        fork.made = made + 1
+        if made < len(log):  # a replay: nothing is computed again
+            address, bound, below, self.low, self.high, _ = log[made]
+            if address != self.address or (bound is not x and bound != x):
+                raise ContractError("the enumerated code is no pure function of its coins: a replay took other decisions")
+            return below
+        low, high, bound = self.low, self.high, rational(x)
+        if low < bound < high:
+            length = high - low
+            above = _Comparison(self.address, x, False, bound, high, fork.weight * ((high - bound) / length))
+            fork.untaken.append([*log, above])
+            fork.weight *= (bound - low) / length
+            self.high = high = bound
+        log.append(_Comparison(self.address, x, low < bound, low, high, fork.weight))
+        return low < bound
 
     def __ge__(self, x: Probability) -> bool:
         return not self < x
@@ -197,18 +222,21 @@ def enumerated(run: Callable[[Chance], T]) -> list[tuple[Fraction, T]]:
     >>> enumerated(lambda chance: chance.uniform("test", 1) < Fraction(1, 3))
     [(Fraction(1, 3), True), (Fraction(2, 3), False)]
     """
-    outcomes: list[tuple[Fraction, T]] = []
-    pending: list[tuple[bool, ...]] = [()]
+    return [(fraction(weight), value) for weight, value in branching(run)]
+
+
+def branching(run: Callable[[Chance], T]) -> list[tuple[Any, T]]:
+    """`enumerated`, its probabilities left in the type of `rational`: a chain multiplies millions of them."""
+    outcomes: list[tuple[Any, T]] = []
+    pending: list[list[_Comparison]] = [[]]
     while pending:
-        forced = pending.pop()
-        fork = _Fork(forced)
+        log = pending.pop()
+        replayed = len(log)
+        fork = _Fork(log)
         value = run(fork)
         fork.closed = True
-        if len(fork.decisions) < len(forced):
+        if fork.made < replayed:
             raise ContractError("the enumerated code is no pure function of its coins: a replay took other decisions")
         outcomes.append((fork.weight, value))
-        new = fork.decisions
-        pending += [(*new[:index], not new[index]) for index in range(len(forced), len(new))]
-    if sum(weight for weight, _ in outcomes) != 1:
-        raise ContractError("the enumerated code is no pure function of its coins: its outcomes do not sum to 1")
+        pending += fork.untaken
     return outcomes

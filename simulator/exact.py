@@ -7,16 +7,42 @@ laws every number here is a rational: a verdict, not an estimate.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from simulator.chance import enumerated
+from simulator.chance import branching, fraction, rational
 from simulator.decode import Model, Policy
 from simulator.errors import ContractError
 from simulator.laws import Law
-from simulator.records import Limits, State, Step, Tokens
+from simulator.records import Call, Limits, Reply, State, Step, Stop, Tokens
+
+Weight: TypeAlias = Any
+"""An exact probability in the fastest type at hand, gmpy2's mpq or Fraction; `simulator.chance.fraction` makes it a Fraction."""
+
+
+class Visit(NamedTuple):
+    """A state of the chain, with all that can happen in its next call."""
+
+    calls: int  # made before
+    state: State
+    weight: Weight  # probability of being there after that many calls
+    call: Call | None  # None when the request has ended
+    reply: Reply | None
+    outcomes: Sequence[tuple[Weight, tuple[State, Step]]]  # unmerged; they sum to 1, or are none at the end
+
+
+class Kind(NamedTuple):
+    """What one call did, in numbers."""
+
+    verified: int  # draft tokens tested
+    accepted: int
+    advance: int  # tokens accepted, correction or bonus included; 0 for a call that does not verify
+    committed: int  # after the stopping rule
+    branch: int | None  # whose proposals became the next draft
+    retained: int  # their number
+    stop: Stop | None
 
 
 class ExactLaw(NamedTuple):
@@ -26,10 +52,38 @@ class ExactLaw(NamedTuple):
     nfe: dict[int, Fraction]  # law of the number of forward passes
     states: int  # distinct states per layer, summed
     transitions: int
+    expected_rows: Fraction  # token rows evaluated in all calls (TAB2)
+    kinds: dict[Kind, Fraction]  # expected number of calls of each kind that occurs
 
     @property
     def expected_nfe(self) -> Fraction:
         return sum((count * weight for count, weight in self.nfe.items()), Fraction(0))
+
+
+def visits(
+    schedule: Policy, model: Model, prompt: Sequence[int], limits: Limits, max_calls: int = 1000
+) -> Iterator[Visit]:
+    """Every state the request can be in, by the number of calls made, each with its outcomes.
+
+    Raises ContractError when `max_calls` calls do not end every path.
+    """
+    layer: dict[State, Weight] = {schedule.init(prompt, limits): rational(1)}
+    for calls in range(max_calls + 1):
+        following: defaultdict[State, Weight] = defaultdict(rational)
+        for state, weight in layer.items():
+            if state.stop is not None:
+                yield Visit(calls, state, weight, None, None, ())
+                continue
+            call = schedule.request(state)
+            reply = model(call)
+            outcomes = branching(partial(schedule.absorb, state, call, reply))
+            for share, (after, _) in outcomes:
+                following[after] += weight * share
+            yield Visit(calls, state, weight, call, reply, outcomes)
+        if not following:
+            return
+        layer = following
+    raise ContractError(f"some path is still running after {max_calls} calls")
 
 
 def exact_law(
@@ -37,35 +91,37 @@ def exact_law(
     model: Model,
     prompt: Sequence[int],
     limits: Limits,
-    observe: Callable[[Step], None] = lambda step: None,
+    observe: Callable[[Step], None] | None = None,
     max_calls: int = 1000,
 ) -> ExactLaw:
-    """The law of the output and of NFE; `observe` sees the Step of every transition, so that a check can tell what it reached.
+    """The laws of the output and of NFE; `observe` sees the Step of every transition.
 
     Raises ContractError when `max_calls` calls do not end every path.
     """
-    output: defaultdict[Tokens, Fraction] = defaultdict(Fraction)
-    nfe: defaultdict[int, Fraction] = defaultdict(Fraction)
-    layer: dict[State, Fraction] = {schedule.init(prompt, limits): Fraction(1)}
+    output: defaultdict[Tokens, Weight] = defaultdict(rational)
+    nfe: defaultdict[int, Weight] = defaultdict(rational)
+    kinds: defaultdict[Kind, Weight] = defaultdict(rational)
+    rows = rational(0)
     states = transitions = 0
-    for calls in range(max_calls + 1):
-        following: defaultdict[State, Fraction] = defaultdict(Fraction)
-        for state, weight in layer.items():
-            states += 1
-            if state.stop is not None:
-                output[state.prefix[state.prompt_length :]] += weight
-                nfe[calls] += weight
-                continue
-            call = schedule.request(state)
-            reply = model(call)
-            for share, (after, step) in enumerated(partial(schedule.absorb, state, call, reply)):
-                transitions += 1
+    for calls, state, weight, _, reply, outcomes in visits(schedule, model, prompt, limits, max_calls):
+        states += 1
+        transitions += len(outcomes)
+        if reply is None:
+            output[state.prefix[state.prompt_length :]] += weight
+            nfe[calls] += weight
+            continue
+        rows += weight * reply.rows
+        for share, (_, step) in outcomes:
+            kinds[_kind(step)] += weight * share
+            if observe:
                 observe(step)
-                following[after] += weight * share
-        if not following:
-            return ExactLaw(dict(output), dict(nfe), states, transitions)
-        layer = following
-    raise ContractError(f"some path is still running after {max_calls} calls")
+    laws = [{key: fraction(weight) for key, weight in law.items()} for law in (output, nfe)]
+    return ExactLaw(*laws, states, transitions, fraction(rows), {kind: fraction(weight) for kind, weight in kinds.items()})
+
+
+def _kind(step: Step) -> Kind:
+    verified, _, accepted, advance, committed, branch, _, retained, stop, _, _ = step
+    return Kind(len(verified), accepted, advance, len(committed), branch, retained, stop)
 
 
 def autoregressive_law(target: Callable[[Tokens], Law], prompt: Sequence[int], limits: Limits) -> dict[Tokens, Fraction]:
