@@ -1,6 +1,6 @@
 """Models without weights: each answers a Call as a real model would, from a rule one can reason about.
 
-tables and thresholds   TabularModel, random_tables; ThresholdModel, random_lags
+tables and thresholds   TabularModel, random_tables; ThresholdModel, random_lags; MatrixModel
 drafters of a kind      self_draft, always_wrong, constant, eos_happy, stale, NoisyModel, around another model's target
 memory                  RecurrentModel, with a state to roll back; Recorder and Replay, for runs made elsewhere
 """
@@ -9,6 +9,7 @@ from simulator.oracles.always_wrong import always_wrong
 from simulator.oracles.answer import Oracle
 from simulator.oracles.constant import constant
 from simulator.oracles.eos_happy import eos_happy
+from simulator.oracles.matrix import MatrixModel
 from simulator.oracles.noisy import NoisyModel
 from simulator.oracles.recurrent import HashRule, RecurrentModel
 from simulator.oracles.replay import Recorder, Replay
@@ -19,6 +20,7 @@ from simulator.oracles.threshold import ThresholdModel, random_lags
 
 __all__ = [
     "HashRule",
+    "MatrixModel",
     "NoisyModel",
     "Oracle",
     "Recorder",
