@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -63,6 +63,11 @@ class Tally:
             return "EXACT"
         return "TIES" if self.ties == len(self.differences) else "DIFFERENT"
 
+    def plain(self) -> dict[str, Any]:
+        """For JSON: the sums, the verdict, and each difference with its fields and whether it is a tie."""
+        differences = [difference._asdict() | {"tie": difference.tie} for difference in self.differences]
+        return vars(self) | {"differences": differences, "ties": self.ties, "verdict": self.verdict}
+
 
 @dataclass
 class Validation:
@@ -77,6 +82,11 @@ class Validation:
     start: str
     reference: Tally  # transformers' generate; its NFE is one call a token, its model time is not separable
     schedules: list[Tally]
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        schedules = [tally.plain() for tally in self.schedules]
+        return vars(self) | {"reference": self.reference.plain(), "schedules": schedules}
 
 
 def validate(

@@ -32,9 +32,14 @@ app = typer.Typer(
 
 def _writable(file: Path | None) -> Path | None:
     """Refuse a result file that cannot be written before the work is done, not after."""
-    if file is not None and (file.is_dir() or not os.access(file.parent, os.W_OK)):
+    if file is not None and (file.is_dir() or not file.parent.is_dir() or not os.access(file.parent, os.W_OK)):
         raise InvalidInput(f"cannot write the result to {str(file)!r}: not a file in a writable folder")
     return file
+
+
+def _distinct(json_file: Path | None, trace: Path | None) -> None:
+    if json_file is not None and trace is not None and json_file.resolve() == trace.resolve():
+        raise InvalidInput(f"both --json and --trace name {str(trace)!r}; one would replace the other")
 
 
 Json = Annotated[Path | None, typer.Option("--json", help="Also write the result to this file as JSON.", callback=_writable)]
@@ -122,15 +127,17 @@ def simulate(
     from simulator.records import Limits
     from simulator.simulate import count_calls, lag_drafters
 
+    _distinct(json_file, trace)
     Limits.of(tokens)
     if runs < 1:
         raise InvalidInput(f"--runs must be >= 1, got {runs}")
     drafters = lag_drafters(runs, tokens, mean_lag, seed) if thresholds is None else [_integers("--thresholds", thresholds)]
-    traced, record = _recorder(trace)
-    results = {
-        w: count_calls(schedules, drafters, tokens, partial(progress, label="simulating", quiet=quiet), record)
-        for w, schedules in _schedules(schedule, width, start).items()
-    }
+    traced: list[TracedRequest] = []
+    results = {}
+    for w, schedules in _schedules(schedule, width, start).items():
+        model = "threshold drafter, " + (f"geometric lag, mean {mean_lag:g}" if thresholds is None else "given thresholds")
+        recording = {"record": _recorder(traced, w, start, model, seed)} if trace else {}
+        results[w] = count_calls(schedules, drafters, tokens, partial(progress, label="simulating", quiet=quiet), **recording)
     if not quiet:
         from reports.tables import print_call_counts
 
@@ -172,11 +179,11 @@ def validate(
     quiet: Quiet = False,
 ) -> int:
     """Decode with a real model: exact against transformers' greedy generate, and at what cost?"""
-    from dataclasses import asdict
     from functools import partial
 
     from simulator.records import Limits
 
+    _distinct(json_file, trace)
     by_width = _schedules(schedule, width, start)
     Limits.of(max_new_tokens)
     if threads < 1:
@@ -199,22 +206,64 @@ def validate(
     else:
         texts = [(item.name, tuple(loaded.tokenizer.encode(item.text).ids)) for item in held_out_prompts(prompts)]
     limits = Limits.of(max_new_tokens, loaded.eos)
-    traced, record = _recorder(trace)
-    results = [
-        run(loaded, texts, schedules, limits, w, start, partial(progress, label=f"W = {w}", quiet=quiet), record)
-        for w, schedules in by_width.items()
-    ]
+    traced: list[TracedRequest] = []
+    results = []
+    for w, schedules in by_width.items():
+        recording = {"record": _recorder(traced, w, start, f"{model}, {dtype}")} if trace else {}
+        shown = partial(progress, label=f"W = {w}", quiet=quiet)
+        results.append(run(loaded, texts, schedules, limits, w, start, shown, **recording))
     if not quiet:
         from reports.tables import print_validation
 
         for result in results:
             print_validation(result)
-    arguments = {"model": model, "dtype": dtype, "device": device, "max_new_tokens": max_new_tokens, "start": start}
+    arguments = {
+        "model": model,
+        "dtype": dtype,
+        "device": device,
+        "threads": threads,
+        "max_new_tokens": max_new_tokens,
+        "start": start,
+        "prompts": dict(texts),
+    }
     _write_trace(trace, traced)
-    write_json(json_file, "validate", arguments, [asdict(result) for result in results])
+    write_json(json_file, "validate", arguments, [result.plain() for result in results])
     replay_line(quiet)
     verdicts = {tally.verdict for result in results for tally in result.schedules}
     return 1 if "DIFFERENT" in verdicts else 2 if "NOT RUN" in verdicts else 0
+
+
+@app.command("check-trace")
+def check_trace(
+    file: Annotated[Path, typer.Argument(help="A trace: JSON Lines of schema 1, as --trace writes it.")],
+    policy: Annotated[
+        str | None, typer.Option(help="The declared schedule, ar, linear, packed or quadratic, if the file does not name it.")
+    ] = None,
+    width: Annotated[int | None, typer.Option("--width", "-w", help="Its width W, if the file does not say.")] = None,
+    start: Annotated[str | None, typer.Option(help="Its start, if the file does not say. Default: algorithm.")] = None,
+    json_file: Json = None,
+    quiet: Quiet = False,
+) -> int:
+    """Replay a decoder's log against the rules, and name the first step that none of them explains."""
+    from dataclasses import asdict
+
+    from proofs_check.trace_check import check_trace as check
+    from simulator.trace import bounded_lines
+
+    try:
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            report = check(progress(bounded_lines(lines), "replaying", quiet), policy, width, start)
+    except OSError as error:
+        raise InvalidInput(f"cannot read {str(file)!r}: {error.strerror}") from None
+    if not quiet:
+        from reports.tables import print_trace_report
+
+        print_trace_report(report)
+    arguments = {"file": str(file), "policy": policy, "width": width, "start": start}
+    rows = asdict(report) | {"violations": [found._asdict() for found in report.violations], "verdict": report.verdict}
+    write_json(json_file, "check-trace", arguments, [rows])
+    replay_line(quiet)
+    return {"holds": 0, "violated": 1}.get(report.verdict, 2)
 
 
 def _schedules(names: list[str] | None, widths: list[int] | None, start: str) -> dict[int, list[Any]]:
@@ -229,10 +278,16 @@ def _schedules(names: list[str] | None, widths: list[int] | None, start: str) ->
     return {w: [named(name, w, ar_start if name == "ar" else start) for name in names] for w in widths or [8]}
 
 
-def _recorder(file: Path | None) -> tuple[list[TracedRequest], Callable[[TracedRequest], None]]:
-    """A list and what fills it; without a trace file nothing is kept."""
-    traced: list[TracedRequest] = []
-    return traced, traced.append if file else lambda request: None
+def _recorder(
+    traced: list[TracedRequest], width: int, start: str, model: str, seed: int | None = None
+) -> Callable[[TracedRequest], None]:
+    """What collects the runs of one width, with what the request lines say of their origin."""
+
+    def record(request: TracedRequest) -> None:
+        own_start = start if request.schedule != "ar" or start == "prompt" else "algorithm"
+        traced.append(request._replace(width=width, start=own_start, model=model, seed=seed))
+
+    return record
 
 
 def _write_trace(file: Path | None, traced: list[TracedRequest]) -> None:

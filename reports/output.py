@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import sys
@@ -37,22 +38,37 @@ def write_json(file: Path | None, command: str, arguments: dict[str, Any], rows:
     except PackageNotFoundError:  # run from a checkout
         package = "unknown"
     content = {"packedss": package, "command": command, "arguments": arguments, "rows": rows}
-    write_whole(file, [json.dumps(content, indent=1, default=_plain)])
+    write_whole(file, [json.dumps(_plain(content), indent=1, allow_nan=False)])
 
 
 def write_whole(file: Path, lines: Iterable[str]) -> None:
-    """Write the lines to `file`: complete or not at all. Raises InvalidInput when the file cannot be written."""
+    """Write the lines to `file`: complete or not at all. Raises InvalidInput when the file cannot be written.
+
+    A link is followed, a device or pipe is written to, and an old file keeps its mode.
+    """
     part = None
     try:
+        file = file.resolve()
+        if file.exists() and not file.is_file():
+            with file.open("w") as handle:
+                handle.writelines(f"{line}\n" for line in lines)
+            return
         with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}.", delete=False) as handle:
             part = handle.name
             handle.writelines(f"{line}\n" for line in lines)
+        os.chmod(part, file.stat().st_mode & 0o777 if file.exists() else 0o666 & ~_umask())
         os.replace(part, file)
     except OSError as error:
         raise InvalidInput(f"cannot write {str(file)!r}: {error.strerror}") from error
     finally:
         if part is not None and os.path.exists(part):
             os.unlink(part)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
 
 
 def replay_line(quiet: bool) -> None:
@@ -62,6 +78,11 @@ def replay_line(quiet: bool) -> None:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Fraction):
+    """What JSON can say of a value: rationals and numbers that are not finite become text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Fraction) or (isinstance(value, float) and not math.isfinite(value)):
         return str(value)
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    return value

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proofs_check.ledger import Row
+from proofs_check.trace_check import RULES, TraceReport
 from simulator.simulate import CallCount
 
 if TYPE_CHECKING:  # importing realmodel loads torch
@@ -80,6 +81,28 @@ def print_call_counts(
     console = _console()
     console.print(table)
     console.print(f"{_CONVENTION} '{start}'.")
+
+
+def print_trace_report(report: TraceReport) -> None:
+    """What was replayed, every violation in words, and what the log did not let us check."""
+    console = _console()
+    for found in report.violations:
+        console.print(
+            f"line {found.line}, request {found.request}, call {found.call}: no rule explains this step\n"
+            f"  nearest rule  {found.rule}: {RULES[found.rule]}\n"
+            f"  expected      {found.expected}\n  found         {found.found}",
+            markup=False,
+        )
+    if report.violated > len(report.violations):
+        console.print(f"and the first violation of {report.violated - len(report.violations)} more requests")
+    for missing, count in report.unchecked.items():
+        console.print(f"not checked ({count:,} times): {missing}", markup=False)
+    made = ", ".join(f"{rule} {count:,}" for rule, count in sorted(report.checked.items()))
+    console.print(f"comparisons: {made or 'none'}")
+    console.print(
+        f"{_coloured(report.verdict)}: {report.requests:,} requests, {report.calls:,} calls, {report.tokens:,} tokens,"
+        f" {report.violated:,} requests with a step that no rule explains"
+    )
 
 
 def print_validation(result: Validation) -> None:

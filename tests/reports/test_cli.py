@@ -1,8 +1,11 @@
 """The command line as a user meets it: results, exit codes, one clear line for bad input, nothing half-written."""
 
 import json
+import os
 import subprocess
 import sys
+from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +54,9 @@ BAD = {
     "prove --workers -1": "--workers must be >= 0",
     "prove --check nonsense": "no check is called 'nonsense'; allowed: a name in the ledger, or ",
     "prove --claim THM9": "no check is about 'THM9'; allowed: ",
+    "simulate --json same --trace same": "both --json and --trace",
+    "check-trace /no/such/file": "cannot read '/no/such/file'",
+    "check-trace .": "cannot read '.'",
     "validate -w 0": "W must be >= 1",
     "validate --max-new-tokens -1": "must be >= 0",
     "validate --threads 0": "--threads must be >= 1",
@@ -106,15 +112,32 @@ def test_simulations_repeat_and_never_break_the_theorem(run, tmp_path):
         assert nfe["ar"] == [60] * 20
 
 
-def test_traces_read_back(run, tmp_path):
-    from simulator.trace import read_trace
+@pytest.mark.parametrize("start", ["algorithm", "sampled"])
+def test_traces_obey_the_rules(run, tmp_path, start):
+    file, report = tmp_path / "t.jsonl", tmp_path / "report.json"
+    assert run(f"simulate -n 20 --runs 2 -w 3 -w 5 --start {start} --quiet --trace {file}")[:2] == (0, "")
+    code, out, _ = run(f"check-trace {file} --json {report}")
+    assert code == 0
+    assert "holds: 16 requests" in out
+    assert "320 tokens" in out
+    assert "not checked" not in out
+    [row] = json.loads(report.read_text())["rows"]
+    assert (row["verdict"], row["requests"], row["violated"]) == ("holds", 16, 0)
 
+
+def test_a_broken_trace_is_explained(run, tmp_path):
     file = tmp_path / "t.jsonl"
-    assert run(f"simulate -n 20 --runs 2 -w 3 -w 5 --quiet --trace {file}")[:2] == (0, "")
-    requests = read_trace(file.read_text().splitlines())
-    assert [request.schedule for request in requests[:4]] == ["ar", "linear", "packed", "quadratic"]
-    assert len(requests) == 16
-    assert all(len(request.generation.tokens) == 20 for request in requests)
+    run(f"simulate -s packed -n 20 --runs 1 -w 3 --quiet --trace {file}")
+    assert run(f"check-trace {file} --quiet")[:2] == (0, "")
+    code, out, _ = run(f"check-trace {file} --policy linear")
+    assert code == 1
+    assert "line 3, request 0, call 1: no rule explains this step" in out
+    assert "nearest rule  INIT" in out
+    file.write_text('{"trace": "packedss", "version": 1}\n')
+    assert run(f"check-trace {file}")[0] == 2  # nothing was checked
+    file.write_bytes(b"\xff\xfe\x00 not a trace")
+    code, out, err = run(f"check-trace {file}")
+    assert (code, out, err.count("\n")) == (2, "", 1)
 
 
 def test_no_tokens_no_calls(run):
@@ -179,6 +202,7 @@ def test_validate(run, tmp_path):
     [result] = json.loads(file.read_text())["rows"]
     assert [tally["name"] for tally in result["schedules"]] == ["ar", "linear", "packed", "quadratic"]
     assert all(tally["tokens"] == result["reference"]["tokens"] for tally in result["schedules"])
+    assert {tally["verdict"] for tally in result["schedules"]} == {"EXACT"}
 
 
 def test_interrupted_writing_leaves_nothing(tmp_path):
@@ -194,6 +218,33 @@ def test_interrupted_writing_leaves_nothing(tmp_path):
         output.write_whole(file, interrupted())
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
     assert file.read_text() == "old"
+
+
+def test_results_go_through_links_and_devices_and_are_readable(tmp_path):
+    """What `> FILE` of a shell would do."""
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    output.write_whole(link, ["new"])
+    assert link.is_symlink()
+    assert target.read_text() == "new\n"
+    assert target.stat().st_mode & 0o777 == 0o640
+    umask = os.umask(0o022)
+    try:
+        output.write_whole(tmp_path / "fresh", ["new"])
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "fresh").stat().st_mode & 0o777 == 0o644
+    output.write_whole(Path("/dev/null"), ["new"])
+    assert Path("/dev/null").is_char_device()
+
+
+def test_json_is_json_whatever_the_numbers(tmp_path):
+    file = tmp_path / "x.json"
+    output.write_json(file, "c", {1: float("inf")}, [(float("nan"), Fraction(1, 3), None, True)])
+    content = json.loads(file.read_text(), parse_constant=pytest.fail)
+    assert (content["arguments"], content["rows"]) == ({"1": "inf"}, [["nan", "1/3", None, True]])
 
 
 def test_interrupted_command_exits_with_130(run, monkeypatch, tmp_path):

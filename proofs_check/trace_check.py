@@ -1,0 +1,288 @@
+"""Does a decoder's log obey the rules? A trace is replayed, call by call, against the literal statement in spec/.
+
+The trace says how the coins fell: how many draft tokens were accepted, and which tokens came out. Everything else is decided
+by the rules, so spec's own call is made with a verifier that answers as the trace says and a drafter whose proposals are
+names for themselves; what the call must then commit, keep and do next is compared with what the log says it did. Without a
+declared policy the rules about the length of drafts and the kind of call are left out, and said to be.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+from simulator.errors import InvalidInput
+from simulator.records import Limits, Tokens
+from simulator.trace import EndLine, RequestLine, StepLine, read_trace
+from spec import greedy
+from spec.run import SCHEDULES, Given, Schedule, Start, State, ending, first_phase
+
+POLICIES = tuple(SCHEDULES)
+_MOST_TOKENS = 1 << 23  # of one request
+_SHOWN = 20
+_UNKNOWN = -1  # no token id
+RULES = {
+    "ALG1.L2": "a call is made only while the output is shorter than L and has not ended",
+    "ALG1.L5": "the accepted draft tokens are the leading ones that pass their test",
+    "ALG1.L6": "an accepted block is the accepted draft tokens and one token of the verifier",
+    "ALG1.L7": "the block is cut at the first stop: end of block, limit L, EOS or end marker",
+    "ALG1.L10": "the next draft is what the declared policy keeps of the proposals",
+    "ALG2.L7": "after a rejection the correction comes from [p - Q]+, which cannot hold the rejected token",
+    "INIT": "each call verifies, drafts or both, as the declared policy and start say",
+    "TAB2": "a call evaluates at least the rows it verifies",
+    "STOP": "the request ends where the first stop is",
+    "NFE-CONV": "the counters close: tokens and calls reported are those of the steps",
+}
+
+
+class Violation(NamedTuple):
+    """The first step of a request that no rule explains."""
+
+    line: int
+    request: int
+    call: int  # the number of the forward pass; that of the last one if the end line is at fault
+    rule: str  # id of the nearest rule, a key of RULES
+    expected: str
+    found: str
+
+
+@dataclass
+class TraceReport:
+    """What a trace shows."""
+
+    requests: int = 0
+    calls: int = 0
+    tokens: int = 0
+    checked: Counter[str] = field(default_factory=Counter)  # comparisons made, by rule
+    unchecked: Counter[str] = field(default_factory=Counter)  # what could not be checked, in words: how often
+    violations: list[Violation] = field(default_factory=list)  # the first of each request, at most the first 20 requests
+    violated: int = 0  # requests with a violation
+
+    @property
+    def verdict(self) -> str:
+        """`violated`, `holds`, or `not run` when there was nothing to check."""
+        return "violated" if self.violated else "holds" if self.calls else "not run"
+
+
+class _Broken(Exception):  # never leaves this module
+    pass
+
+
+def check_trace(
+    lines: Iterable[str], policy: str | None = None, width: int | None = None, start: str | None = None
+) -> TraceReport:
+    """Replay a trace of schema 1 (see `simulator.trace`); the arguments override the policy that its request lines declare.
+
+    Raises InvalidInput for a file that does not fit the schema, or a policy, W or start that spec/ does not know.
+    """
+    report = TraceReport()
+    replay: _Replay | None = None
+    for number, line in read_trace(lines):
+        if isinstance(line, RequestLine):
+            declared = (policy or line.schedule, line.width if width is None else width, start or line.start)
+            replay = _Replay(line, *declared, report, explicit=policy is not None)
+            report.requests += 1
+            continue
+        assert replay is not None  # read_trace: a request line comes first
+        if not replay.broken:
+            try:
+                if isinstance(line, StepLine):
+                    replay.step(line)
+                else:
+                    replay.end(line)
+            except _Broken as finding:
+                replay.broken = True
+                report.violated += 1
+                if len(report.violations) < _SHOWN:
+                    report.violations.append(Violation(number, replay.number, replay.calls, *finding.args))
+        if isinstance(line, StepLine):
+            report.calls += 1
+            report.tokens += len(line.fields["committed"])
+    return report
+
+
+class _Replay:
+    """One request."""
+
+    def __init__(
+        self, head: RequestLine, policy: str | None, width: int | None, start: str | None, report: TraceReport, explicit: bool
+    ) -> None:
+        self.number, self.limits, self.report = head.number, head.limits, report
+        self.broken = False
+        self.calls = 0
+        self.output = array("q")
+        self.retained: int | None = 0  # what the step before said it kept; None when it did not say
+        self.stop: str | None = "length" if head.limits.max_new_tokens == 0 else None
+        self.policy: Schedule | None = None
+        self.state: State | None = None
+        if policy in POLICIES:
+            if policy != "ar" and (width is None or width < 1):
+                raise InvalidInput(f"replaying {policy} needs its width W >= 1: in the request lines, or as --width")
+            self.policy, self.width = policy, width or 1
+            try:
+                self.state = State((), (), (), first_phase(self.policy, cast(Start, start or "algorithm")))
+            except ValueError as error:
+                raise InvalidInput(str(error)) from None
+        elif explicit:
+            raise InvalidInput(f"unknown policy {policy!r}; allowed: {', '.join(POLICIES)}")
+        else:
+            name = f"spec/ has no schedule {policy!r}" if policy else "no policy is declared"
+            report.unchecked[f"lengths of drafts and kinds of calls: {name}"] += 1
+
+    def step(self, line: StepLine) -> None:
+        """Compare one call."""
+        self.calls = line.call
+        said = line.fields
+        committed: Tokens = said["committed"]
+        self.expect("ALG1.L2", "no call after the end of the output", f"another call after {self.stop!r}", self.stop is None)
+        if len(self.output) + len(committed) > _MOST_TOKENS:
+            raise InvalidInput(f"request {self.number} has more than {_MOST_TOKENS:,} output tokens: too long to be replayed")
+        verifies = self._verifies(said)
+        h = self._accepted(said, verifies)
+        advance = h + 1 if verifies else 0
+        self.same("ALG1.L6", "advance", advance, said)
+        if verifies:
+            self._tokens(said, h)
+        stop = self._stop(committed, advance)
+        self.same("STOP", "stop", stop, said, "none" if stop is None else stop)
+        if "rows" in said and "verified" in said and verifies:
+            rows, least = said["rows"], len(said["verified"]) + 1
+            self.expect("TAB2", f"at least {least} rows", f"{rows} rows", rows >= least)
+        if self.state is not None:
+            self._replayed(said, h, committed, verifies, stop)
+        else:
+            self._kept(said)
+        self.output.extend(committed)
+        self.stop = stop
+
+    def end(self, line: EndLine) -> None:
+        """Compare the request's totals."""
+        self.expect("STOP", "another call: the output has not ended", "the end of the request", self.stop is not None)
+        if line.stop is not None:
+            self.expect("STOP", f"stop {self.stop!r}", f"stop {line.stop!r}", line.stop == self.stop)
+        if line.tokens is not None:
+            got = array("q", line.tokens)
+            where = next(
+                (i for i, (a, b) in enumerate(zip(got, self.output, strict=False)) if a != b), min(len(got), len(self.output))
+            )
+            expected = f"the {len(self.output)} tokens of the steps"
+            self.expect(
+                "NFE-CONV", expected, f"{len(got)} tokens, other from output position {where + 1} on", got == self.output
+            )
+        if line.nfe is not None:
+            self.expect("NFE-CONV", f"{self.calls} calls", f"{line.nfe}", line.nfe == self.calls)
+        for name in ("tokens", "nfe"):
+            if getattr(line, name) is None:
+                self.report.unchecked[f"the field {name!r} of the end line is missing"] += 1
+
+    def expect(self, rule: str, expected: str, found: str, holds: bool) -> None:
+        self.report.checked[rule] += 1
+        if not holds:
+            raise _Broken(rule, expected, found)
+
+    def same(self, rule: str, name: str, expected: Any, said: dict[str, Any], shown: str = "") -> None:
+        """The field `name` has the expected value, if the step has it."""
+        if name in said:
+            self.expect(rule, f"{name} {shown or expected}", f"{name} {said[name]}", said[name] == expected)
+        else:
+            self.report.unchecked[f"the field {name!r} of the steps is missing"] += 1
+
+    def _verifies(self, said: dict[str, Any]) -> bool:
+        if self.state is not None:
+            verifies = self.state.phase in ("both", "wide", "verify")
+            if not verifies:
+                found = f"{len(said['committed'])} committed tokens, {len(said.get('verified', ()))} verified"
+                nothing = not said["committed"] and not said.get("verified")
+                self.expect("INIT", f"a call that verifies nothing (phase {self.state.phase})", found, nothing)
+            else:
+                self.expect("ALG1.L6", "at least 1 committed token", "none", bool(said["committed"]))
+            return verifies
+        return bool(said["committed"])
+
+    def _accepted(self, said: dict[str, Any], verifies: bool) -> int:
+        """h: said, or what follows from the other fields."""
+        a = len(said["committed"])
+        if not verifies:
+            self.same("ALG1.L5", "accepted", 0, said)
+            return 0
+        h = int(said.get("accepted", said.get("advance", max(a, 1)) - 1))
+        self.expect("ALG1.L6", "an advance of at least 1", f"advance {h + 1}", h >= 0)
+        if "accepted" not in said:
+            self.report.unchecked["the field 'accepted' of the steps is missing"] += 1
+        if "verified" in said:
+            drafted = len(said["verified"])
+            self.expect("ALG1.L5", f"at most {drafted} accepted, the draft that was verified", f"{h}", h <= drafted)
+        return h
+
+    def _tokens(self, said: dict[str, Any], h: int) -> None:
+        """The committed tokens are the accepted draft tokens and one of the verifier."""
+        committed, draft, predictions = said["committed"], said.get("verified"), said.get("predictions")
+        a = len(committed)
+        for name in ("verified", "predictions"):
+            if name not in said:
+                self.report.unchecked[f"the field {name!r} of the steps is missing"] += 1
+        if draft is not None and predictions is not None:
+            rows = f"{len(draft) + 1} predictions for {len(draft)} draft tokens"
+            self.expect("ALG1.L6", rows, f"{len(predictions)}", len(predictions) == len(draft) + 1)
+            for i, (token, prediction) in enumerate(zip(draft[: h + 1], predictions, strict=False)):
+                if prediction is not None:  # the verifier is certain, so no coin decides
+                    fate = "accepted" if token == prediction else "rejected"
+                    expected = f"draft token {i + 1} ({token}) {fate}: the verifier's is {prediction}"
+                    self.expect("ALG1.L5", expected, f"accepted {h}", (token == prediction) == (i < h))
+        self.expect("ALG1.L6", f"at most {h + 1} committed tokens, {h} accepted and one more", f"{a}", a <= h + 1)
+        if draft is not None:
+            kept = draft[: min(h, a)]
+            same = committed[: len(kept)] == kept
+            self.expect("ALG1.L6", f"the accepted draft tokens {list(kept)}", f"{list(committed[: len(kept)])}", same)
+        if a <= h:  # the stopping rule cut the verifier's own token off
+            return
+        own = committed[h]
+        if predictions is not None and h < len(predictions) and predictions[h] is not None:
+            self.expect("ALG1.L6", f"the verifier's token {predictions[h]} after {h} accepted", f"{own}", own == predictions[h])
+        if draft is not None and h < len(draft) and not said.get("fallback", False):
+            self.expect("ALG2.L7", f"another token than the rejected {draft[h]}", f"{own}", own != draft[h])
+
+    def _stop(self, committed: Tokens, advance: int) -> str | None:
+        """Where the block has to be cut (ALG1.L7), and why. Tokens that were cut off are not in the log: they end nothing."""
+        before = tuple(self.output[-max((len(marker) for marker in self.limits.stop), default=1) :])
+        room = self.limits.max_new_tokens - len(self.output) + len(before)
+        given = Given((), 1, room, len, len, self.limits.eos, frozenset(self.limits.stop))
+        a = ending(before, committed + (_UNKNOWN,) * (advance - len(committed)), given) if advance else 0
+        found = f"{len(committed)}: {list(committed)}"
+        self.expect("ALG1.L7", f"{a} committed tokens, where the block or the output ends", found, len(committed) == a)
+        return Limits(room, *self.limits[1:]).reached(before + committed, 0) if a else None
+
+    def _kept(self, said: dict[str, Any]) -> None:
+        """Without a policy: the draft verified is as long as the step before said it kept."""
+        if "verified" in said and self.retained is not None and said["verified"]:
+            length = len(said["verified"])
+            self.expect(
+                "ALG1.L10", f"a draft of the {self.retained} tokens retained before", f"{length}", length == self.retained
+            )
+        self.retained = said.get("retained")
+
+    def _replayed(self, said: dict[str, Any], h: int, committed: Tokens, verifies: bool, stop: str | None) -> None:
+        """Make spec's call with the trace's coins and compare the draft it verifies and the one it keeps."""
+        assert self.state is not None
+        assert self.policy is not None
+        state = self.state
+        drafted = len(state.D)
+        if verifies:
+            if "verified" in said:
+                length = len(said["verified"])
+                self.expect("ALG1.L10", f"a draft of {drafted} tokens to verify", f"{length}", length == drafted)
+            self.expect("ALG1.L5", f"at most {drafted} accepted, the draft of the declared policy", f"{h}", h <= drafted)
+        # The stopping rule has been compared already, so the spec's call is given room. Its draft tokens are names, below 0.
+        answers = (*state.D[:h], 0)
+        after, record = greedy.call(
+            self.policy,
+            state._replace(P=()),
+            Given((), self.width, h + 1, lambda prefix: answers[min(len(prefix), h)], lambda prefix, i: -i),
+        )
+        kept = 0 if stop else len(after.D)
+        self.same("ALG1.L10", "retained", kept, said)
+        self.state = after
+        assert record.h == h
