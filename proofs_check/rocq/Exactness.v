@@ -67,6 +67,9 @@ Proof. induction d as [|[a w] d IH]; simpl; [ring|]. rewrite IH. ring. Qed.
 Lemma E_scale {A} (d : dist A) f x : E d (fun a => x * f a) == x * E d f.
 Proof. induction d as [|[a w] d IH]; simpl; [ring|]. rewrite IH. ring. Qed.
 
+Lemma E_zero {A} (d : dist A) : E d (fun _ => 0) == 0.
+Proof. induction d as [|[a w] d IH]; simpl; [reflexivity|]. rewrite IH. ring. Qed.
+
 Arguments E : simpl never.
 Arguments ret : simpl never.
 Arguments bind : simpl never.
@@ -106,6 +109,16 @@ Proof.
   induction xs as [|y xs IH]; simpl; intros H S x Hx; [contradiction|].
   assert (0 <= sum g xs) by (apply sum_nonneg; auto). pose proof (H y (or_introl eq_refl)).
   destruct Hx as [->|Hx]; [lra|]. apply IH; auto. lra.
+Qed.
+
+Lemma sum_one x g xs : In x xs -> NoDup xs -> (forall y, y <> x -> g y == 0) -> sum g xs == g x.
+Proof.
+  intros Hx Hd H. induction Hd as [|y xs Hy Hd IH]; simpl in *; [contradiction|].
+  assert (Z : forall ys, ~ In x ys -> sum g ys == 0).
+  { induction ys as [|z ys IHz]; simpl; intros N; [reflexivity|]. rewrite H by auto. rewrite IHz by auto. ring. }
+  destruct Hx as [->|Hx].
+  - rewrite (Z xs Hy). ring.
+  - rewrite (IH Hx), H by (intros ->; contradiction). ring.
 Qed.
 
 Section Vocabulary.
@@ -156,9 +169,9 @@ Proof.
 Qed.
 
 (* A draft token x is proposed and accepted with probability min(p(x), q(x)), whether or not q(x) is 0. *)
-Lemma accepted p q x : 0 <= p -> 0 <= q -> q * Qmin 1 (p / q) == Qmin p q /\ Qmin p q + Qmax 0 (p - q) == p /\ x == x.
+Lemma accepted p q : 0 <= p -> 0 <= q -> q * Qmin 1 (p / q) == Qmin p q /\ Qmin p q + Qmax 0 (p - q) == p.
 Proof.
-  intros Hp Hq. split; [|split; [|reflexivity]].
+  intros Hp Hq. split.
   - destruct (Qeq_dec q 0) as [H|H].
     + rewrite H, Qmult_0_l. symmetry. apply Q.min_r. exact Hp.
     + assert (0 < q) by lra. destruct (Qlt_le_dec p q) as [L|L].
@@ -176,7 +189,7 @@ Proof.
   intros [Hp Sp] [Hq Sq]. set (c := E (draw (residual p q)) f).
   set (r := fun x => Qmax 0 (prob p x - prob q x)). set (low := fun x => Qmin (prob p x) (prob q x)).
   assert (A : forall x, In x vocabulary -> prob q x * alpha p q x == low x /\ low x + r x == prob p x).
-  { intros x Hx. destruct (accepted (prob p x) (prob q x) 0 (Hp x Hx) (Hq x Hx)) as [H1 [H2 _]]. split; assumption. }
+  { intros x Hx. exact (accepted (prob p x) (prob q x) (Hp x Hx) (Hq x Hx)). }
   assert (M : sum r vocabulary == 1 - sum low vocabulary).
   { rewrite <- Sp. transitivity (1 * sum (prob p) vocabulary + (-1) * sum low vocabulary); [|ring].
     rewrite <- sum_lin. apply sum_ext. intros x Hx. destruct (A x Hx) as [_ H]. rewrite <- H. ring. }
@@ -444,6 +457,44 @@ Qed.
 
 End Value.
 
+(* The paper's words for the same things: the probability of an output, and the number a of tokens appended. *)
+
+Definition indicator (y o : list token) : Q := if list_eq_dec Nat.eq_dec o y then 1 else 0.
+
+Fixpoint chain (P y : list token) : Q := (* the product of p(y_k | P, y_<k) *)
+  match y with
+  | [] => 1
+  | x :: y => prob (p P) x * chain (P ++ [x]) y
+  end.
+
+Fixpoint complete (P y : list token) : bool := (* the output stops after y, and not before *)
+  match y with
+  | [] => stop P
+  | x :: y => negb (stop P) && complete (P ++ [x]) y
+  end.
+
+Lemma ar_extends n P f g : (forall y, f (P ++ y) == g (P ++ y)) -> E (ar n P) f == E (ar n P) g.
+Proof.
+  revert P. induction n as [|n IH]; intros P H; simpl; destruct (stop P); try (rewrite !E_ret, <- (app_nil_r P); apply H).
+  rewrite !E_bind. apply E_ext. intros x. apply IH. intros y. rewrite <- app_assoc. apply H.
+Qed.
+
+Lemma ar_probability n P y : complete P y = true -> (length y <= n)%nat -> Forall (fun x => In x vocabulary) y ->
+  E (ar n P) (indicator (P ++ y)) == chain P y.
+Proof.
+  revert n P. induction y as [|x y IH]; simpl; intros n P Hc Hn Hv.
+  - rewrite app_nil_r. destruct n; simpl; rewrite Hc, E_ret; unfold indicator;
+      (destruct (list_eq_dec _ _ _) as [_|N]; [reflexivity|contradiction]).
+  - apply andb_true_iff in Hc. destruct Hc as [Hs Hc]. apply negb_true_iff in Hs. inversion_clear Hv as [|? ? Hx Hy].
+    destruct n as [|n]; [lia|]. simpl. rewrite Hs, E_bind, E_draw.
+    rewrite (sum_one x) by
+      (exact Hx || apply seq_NoDup ||
+       (intros x' N; rewrite (ar_extends n (P ++ [x']) _ (fun _ => 0));
+        [rewrite E_zero; ring|intros y'; unfold indicator; destruct (list_eq_dec _ _ _) as [Eq|_]; [exfalso|reflexivity];
+         rewrite <- app_assoc in Eq; apply app_inv_head in Eq; simpl in Eq; congruence])).
+    apply Qmult_comp; [reflexivity|]. rewrite <- (IH n (P ++ [x]) Hc ltac:(lia) Hy). rewrite <- app_assoc. reflexivity.
+Qed.
+
 (** ** Schedules *)
 
 Record call := Call {
@@ -497,8 +548,7 @@ Lemma loop_value s g f : carries_laws s -> (forall t, verifies s t = false -> (i
   forall n t, stop (output t) = true \/ ((L - length (output t)) * S g <= n + idle t /\ idle t <= g)%nat ->
   E (propose s t) (fun D => E (loop s n t D) (fun t => f (output t))) == value f (output t).
 Proof.
-  intros HC HG. induction n as [|n IH]; intros t Ht; destruct (HC t) as [pl [Hpl Hs]];
-    (eapply Qeq_trans; [apply Hs|]).
+  intros HC HG. induction n as [|n IH]; intros t Ht; destruct (HC t) as [pl [Hpl Hs]]; rewrite (Hs _).
   1, 2: destruct (stop (output t)) eqn:HP.
   1, 3: rewrite (value_stop f _ HP), <- (E_sample_const pl (f (output t)) Hpl);
     apply E_ext; intros D; simpl; rewrite HP; done_ret.
@@ -605,6 +655,19 @@ Theorem THM3_3 : output_law packed L ~~ ar_law.
 Proof. apply always_exact. intros [|c t]; [exact I|apply laws_from_proper]. Qed.
 
 (* claim: THM3.3 *)
+(** The same for one output y that ends where decoding stops: its probability under Algorithm 2 is the product of the
+    target's probabilities p(y_k | y_<k). *)
+Theorem THM3_3_probability (y : list token) : complete [] y = true -> Forall (fun x => In x vocabulary) y ->
+  E (output_law packed L) (indicator y) == chain [] y.
+Proof.
+  intros Hc Hv. rewrite (THM3_3 (indicator y)). apply (ar_probability L [] y Hc); [|exact Hv].
+  assert (G : forall y P, complete P y = true -> (length P <= L -> length P + length y <= L)%nat).
+  { clear. induction y as [|x y IH]; simpl; intros P Hc HL; [lia|]. apply andb_true_iff in Hc. destruct Hc as [Hs Hc].
+    apply negb_true_iff, going_short in Hs. pose proof (IH _ Hc) as I. rewrite app_length in I. simpl in I. lia. }
+  pose proof (G y [] Hc). simpl in H. lia.
+Qed.
+
+(* claim: THM3.3 *)
 (** Linear-SS is exact; 2 L calls are enough. *)
 Theorem linear_exact : output_law linear (L * 2) ~~ ar_law.
 Proof.
@@ -632,4 +695,267 @@ Theorem BRANCH0 (t : past) : branches_laws [O] t = packed_laws t.
 Proof. destruct t as [|c t]; [reflexivity|]. simpl. rewrite app_nil_r, Nat.sub_0_r. reflexivity. Qed.
 
 End Target.
+
+(** ** Greedy decoding: Algorithm 1 *)
+
+Section Greedy.
+Variable v : list token -> token. (* the verifier's argmax after a prefix, ties broken somehow *)
+Variable z : list token -> nat -> token. (* the drafter's *)
+Hypothesis v_in : forall P, In (v P) vocabulary.
+Hypothesis z_in : forall P i, In (z P i) vocabulary.
+Variable L : nat.
+Variable ends : list token -> bool.
+Variable W : nat.
+
+Definition point (x : token) : law := tabulate (fun y => if (y =? x)%nat then 1 else 0).
+Definition points (P : list token) : law := point (v P).
+Definition drafts (P : list token) (i : nat) : law := point (z P i).
+
+Fixpoint matches (P D : list token) : nat := (* ALG1.L5 *)
+  match D with
+  | [] => O
+  | d :: D => if (d =? v P)%nat then S (matches (P ++ [d]) D) else O
+  end.
+
+Definition greedy_call (t : past) (D : list token) : call := (* ALG1.L3-L8 *)
+  let h := matches (output t) D in
+  Call true D h (cut L ends (output t) (firstn h D ++ [v (output t ++ firstn h D)])).
+
+Definition greedy_draft (P : list token) (a : nat) : list token := map (fun j => z P (a + j)) (seq 1 (W - a)). (* ALG1.L10 *)
+
+Fixpoint algorithm1 (n : nat) (t : past) (D : list token) : past :=
+  if stop L ends (output t) then t
+  else match n with
+       | O => t
+       | S n => let c := greedy_call t D in algorithm1 n (c :: t) (greedy_draft (output t) (length (block c)))
+       end.
+
+Fixpoint greedy_ar (n : nat) (P : list token) : list token :=
+  if stop L ends P then P
+  else match n with
+       | O => P
+       | S n => greedy_ar n (P ++ [v P])
+       end.
+
+Lemma E_point x f : In x vocabulary -> E (draw (point x)) f == f x.
+Proof.
+  intros Hx. rewrite E_draw.
+  rewrite (sum_ext _ (fun y => (if (y =? x)%nat then 1 else 0) * f y)).
+  - rewrite (sum_one x); [rewrite Nat.eqb_refl; ring|exact Hx|apply seq_NoDup|].
+    intros y N. apply Nat.eqb_neq in N. rewrite N. ring.
+  - intros y Hy. unfold point. rewrite prob_tabulate by exact Hy. reflexivity.
+Qed.
+
+Lemma point_law x : In x vocabulary -> is_law (point x).
+Proof.
+  intros Hx. split.
+  - intros y Hy. unfold point. rewrite prob_tabulate by exact Hy. destruct (y =? x)%nat; discriminate.
+  - rewrite <- (E_point x (fun _ => 1) Hx), E_draw. apply sum_ext. intros. ring.
+Qed.
+
+Lemma alpha_point x y : In x vocabulary -> In y vocabulary -> alpha (point x) (point y) y == if (y =? x)%nat then 1 else 0.
+Proof.
+  intros Hx Hy. unfold alpha, point. rewrite !prob_tabulate by exact Hy. rewrite Nat.eqb_refl.
+  destruct (y =? x)%nat; reflexivity.
+Qed.
+
+Lemma verify_points P D g : Forall (fun d => In d vocabulary) D ->
+  E (verify points P (map (fun d => (d, point d)) D)) g ==
+  g (matches P D, firstn (matches P D) D ++ [v (P ++ firstn (matches P D) D)]).
+Proof.
+  intros HD. revert P g. induction HD as [|d D Hd HD IH]; intros P g; simpl.
+  - rewrite verify_nil, app_nil_r. unfold points. apply (E_point _ (fun c => g (O, [c])) (v_in P)).
+  - rewrite verify_cons, IH. unfold points at 1 2 3.
+    pose proof (accept_or_correct _ _ (fun c => g (O, [c])) (point_law _ (v_in P)) (point_law _ Hd)) as A.
+    rewrite (E_point d _ Hd), (E_point _ _ (v_in P)) in A.
+    rewrite (alpha_point _ _ (v_in P) Hd) in *. destruct (d =? v P)%nat eqn:Hdv; simpl.
+    + rewrite <- app_assoc. simpl. match goal with |- 1 * ?a + _ == _ => transitivity a; [ring|reflexivity] end.
+    + rewrite app_nil_r. rewrite Qmult_0_l, Qplus_0_l in *. exact A.
+Qed.
+
+Lemma sample_points D : Forall (fun d => In d vocabulary) D ->
+  sample (independent (map point D)) ~~ ret (map (fun d => (d, point d)) D).
+Proof.
+  intros HD f. revert f. induction HD as [|d D Hd HD IH]; intros f; [reflexivity|]. simpl.
+  rewrite E_bind, E_point by exact Hd. rewrite E_bind, IH, !E_ret. reflexivity.
+Qed.
+
+Lemma greedy_draft_in P a : Forall (fun d => In d vocabulary) (greedy_draft P a).
+Proof. apply Forall_forall. intros d Hd. apply in_map_iff in Hd. destruct Hd as [j [<- _]]. apply z_in. Qed.
+
+Lemma laws_from_points P a : laws_from W drafts P a = map point (greedy_draft P a).
+Proof. unfold laws_from, greedy_draft. rewrite map_map. reflexivity. Qed.
+
+(* claim: COR-GREEDY *)
+(** On point masses Algorithm 2 is Algorithm 1: call by call, with probability 1. *)
+Theorem algorithm2_is_algorithm1 (n : nat) : forall (t : past) (D : list token), Forall (fun d => In d vocabulary) D ->
+  loop points L ends (packed W drafts) n t (map (fun d => (d, point d)) D) ~~ ret (algorithm1 n t D).
+Proof.
+  induction n as [|n IH]; intros t D HD f; simpl; destruct (stop L ends (output t)); try reflexivity.
+  rewrite E_bind. unfold make_call. simpl. rewrite E_bind, verify_points by exact HD. rewrite E_ret, E_bind.
+  unfold from_laws. cbn [packed_laws block fst snd]. rewrite laws_from_points.
+  etransitivity; [apply (sample_points _ (greedy_draft_in _ _) _)|]. etransitivity; [apply @E_ret|].
+  etransitivity; [apply (IH _ _ (greedy_draft_in _ _) f)|].
+  unfold greedy_call. cbv zeta. cbn [block]. rewrite map_map, map_id. reflexivity.
+Qed.
+
+(* claim: COR-GREEDY *)
+(** Algorithm 1 returns the greedy autoregressive output, stopped at its first end or at L. *)
+Theorem COR_GREEDY : output (algorithm1 L [] []) = greedy_ar L [].
+Proof.
+  assert (A : forall n P f, E (ar points L ends n P) f == f (greedy_ar n P)).
+  { induction n as [|n IH]; intros P f; simpl; destruct (stop L ends P); try apply E_ret.
+    rewrite E_bind. unfold points at 1. rewrite E_point by apply v_in. apply IH. }
+  assert (B : forall f, E (output_law points L ends (packed W drafts) L) f == f (output (algorithm1 L [] []))).
+  { intros f. unfold output_law, run. rewrite !E_bind. etransitivity; [apply (@E_ret draft [])|].
+    etransitivity; [apply (algorithm2_is_algorithm1 L [] [] (Forall_nil _) _)|]. rewrite !E_ret. reflexivity. }
+  pose proof (THM3_3 points (fun P => point_law _ (v_in P)) L ends W drafts (fun P i => point_law _ (z_in P i))
+                (indicator (greedy_ar L []))) as T.
+  unfold ar_law in T. rewrite A, B in T. unfold indicator in T.
+  destruct (list_eq_dec Nat.eq_dec (greedy_ar L []) (greedy_ar L [])) as [_|N]; [|contradiction].
+  destruct (list_eq_dec Nat.eq_dec (output (algorithm1 L [] [])) (greedy_ar L [])) as [Eq|_]; [exact Eq|discriminate T].
+Qed.
+
+End Greedy.
 End Vocabulary.
+
+(** ** Lines 9 and 10 of Algorithm 2 in the paper's words, for EOS tokens and a length limit *)
+
+Definition eos_ends (eos : token -> bool) (P : list token) : bool :=
+  match rev P with
+  | [] => false
+  | x :: _ => eos x
+  end.
+
+Definition advance (L : nat) (eos : token -> bool) (P C : list token) : nat :=
+  fold_right Nat.min (Nat.min (length C) (L - length P)) (filter (fun i => eos (nth (i - 1) C O)) (seq 1 (length C))).
+
+(* claim: STOP *)
+(** Cutting a block after its first stop is keeping its first a tokens, a the least of the block's length, the room under
+    the limit, and the places of EOS. *)
+Theorem cut_is_advance L eos C : forall P, (length P < L)%nat -> C <> [] ->
+  cut L (eos_ends eos) P C = firstn (advance L eos P C) C.
+Proof.
+  induction C as [|x C IH]; [congruence|]. intros P HP _.
+  assert (M : forall m l, fold_right Nat.min (S m) (map S l) = S (fold_right Nat.min m l)).
+  { induction l as [|y l I]; [reflexivity|]. simpl map. simpl fold_right. rewrite I. reflexivity. }
+  assert (A : advance L eos P (x :: C) = if eos x then 1%nat else
+            S (fold_right Nat.min (Nat.min (length C) (L - length (P ++ [x])))
+                 (filter (fun i => eos (nth (i - 1) C O)) (seq 1 (length C))))).
+  { unfold advance. simpl length. rewrite app_length. simpl length.
+    replace (L - length P)%nat with (S (L - (length P + 1)))%nat by lia.
+    rewrite <- Nat.succ_min_distr. cbn [seq]. rewrite <- seq_shift. cbn [filter].
+    change (nth (1 - 1) (x :: C) O) with x.
+    assert (F : filter (fun i => eos (nth (i - 1) (x :: C) O)) (map S (seq 1 (length C))) =
+                map S (filter (fun i => eos (nth (i - 1) C O)) (seq 1 (length C)))).
+    { assert (G : forall l, Forall (fun i => 1 <= i)%nat l -> filter (fun i => eos (nth (i - 1) (x :: C) O)) (map S l) =
+                  map S (filter (fun i => eos (nth (i - 1) C O)) l)).
+      { clear. induction 1 as [|i l Hi Hl I]; [reflexivity|]. cbn [map filter]. rewrite I.
+        replace (nth (S i - 1) (x :: C) O) with (nth (i - 1) C O)
+          by (destruct i; [lia|]; simpl; rewrite Nat.sub_0_r; reflexivity).
+        destruct (eos (nth (i - 1) C O)); reflexivity. }
+      apply G, Forall_forall. intros i Hi. apply in_seq in Hi. lia. }
+    rewrite F. destruct (eos x).
+    - cbn [fold_right]. rewrite M. reflexivity.
+    - rewrite M. reflexivity. }
+  rewrite A. cbn [cut]. unfold stop at 1, eos_ends at 1. rewrite rev_unit. destruct (eos x) eqn:Hx.
+  - rewrite orb_true_r. reflexivity.
+  - rewrite orb_false_r. cbn [firstn]. f_equal. rewrite app_length. simpl length.
+    destruct (L <=? length P + 1)%nat eqn:HL.
+    + apply Nat.leb_le in HL. replace (L - (length P + 1))%nat with O by lia. rewrite Nat.min_0_r.
+      assert (Z : forall l, fold_right Nat.min O l = O) by (induction l as [|y l I]; [reflexivity|simpl; rewrite I; apply Nat.min_0_r]).
+      rewrite Z. reflexivity.
+    + apply Nat.leb_gt in HL. destruct C as [|y C]; [simpl; destruct (fold_right _ _ _); reflexivity|].
+      rewrite (IH (P ++ [x])) by (rewrite ?app_length; simpl; lia || discriminate).
+      unfold advance. rewrite app_length. reflexivity.
+Qed.
+
+(** ** Wrong on purpose *)
+
+(* The acceptance tests read laws computed anew from the prefix verified meanwhile, not the laws the draft was drawn from. *)
+Definition fresh (V W : nat) (q : list token -> nat -> law) : schedule :=
+  Schedule always (fun t => D <- sample V (independent (packed_laws W q t)) ;;
+                            ret (combine (map fst D) (laws_from W q (output t) 0))).
+
+Definition half : law := [1 # 2; 1 # 2].
+Definition stale (P : list token) (i : nat) : law := match P with [] => [1; 0] | _ => half end.
+
+Lemma half_law : is_law 2 half.
+Proof. split; [|reflexivity]. intros x [<-|[<-|[]]]; discriminate. Qed.
+
+Lemma stale_law P i : is_law 2 (stale P i).
+Proof. destruct P; [|apply half_law]. split; [|reflexivity]. intros x [<-|[<-|[]]]; discriminate. Qed.
+
+(* claim: THM3.3 *)
+(** Not exact: Algorithm 2 with fresh instead of stored laws. Two tokens, both models uniform but for a first drafter that
+    always proposes token 0: fresh laws accept it always, so that the second output token is never 1. *)
+Theorem fresh_is_wrong : ~ forall (V : nat) (p : list token -> law) (L : nat) (ends : list token -> bool) (W : nat) q,
+  (forall P, is_law V (p P)) -> (forall P i, is_law V (q P i)) ->
+  output_law V p L ends (fresh V W q) L ~~ ar_law V p L ends.
+Proof.
+  intros H. specialize (H 2%nat (fun _ => half) 2%nat (fun _ => false) 2%nat stale (fun _ => half_law) stale_law
+                          (indicator [0; 1]%nat)).
+  vm_compute in H. discriminate H.
+Qed.
+
+(* claim: THM3.3 *)
+(** Not enough: one call less than L. *)
+Theorem fewer_calls_are_wrong : ~ forall (V : nat) (p : list token -> law) (L : nat) (ends : list token -> bool) (W : nat) q,
+  (forall P, is_law V (p P)) -> (forall P i, is_law V (q P i)) ->
+  output_law V p L ends (packed V W q) (L - 1) ~~ ar_law V p L ends.
+Proof.
+  intros H. specialize (H 2%nat (fun _ => half) 1%nat (fun _ => false) 2%nat stale (fun _ => half_law) stale_law
+                          (indicator [0]%nat)).
+  vm_compute in H. discriminate H.
+Qed.
+
+(** ** To run it: laws from tables, equal outcomes merged *)
+
+Fixpoint lookup {A} (rows : list (list token * A)) (otherwise : A) (P : list token) : A :=
+  match rows with
+  | [] => otherwise
+  | (key, a) :: rows => if list_eq_dec Nat.eq_dec key P then a else lookup rows otherwise P
+  end.
+
+Fixpoint add {A} (same : A -> A -> bool) (a : A) (w : Q) (d : dist A) : dist A :=
+  match d with
+  | [] => [(a, Qred w)]
+  | (b, v) :: d => if same a b then (b, Qred (w + v)) :: d else (b, v) :: add same a w d
+  end.
+
+Definition collect {A} (same : A -> A -> bool) (d : dist A) : dist A :=
+  fold_right (fun aw d => if Qeq_bool (snd aw) 0 then d else add same (fst aw) (snd aw) d) [] d.
+
+Definition same_output (x y : list token) : bool := if list_eq_dec Nat.eq_dec x y then true else false.
+
+(** Merging equal outcomes changes no law. *)
+Theorem collect_same {A} (same : A -> A -> bool) (d : dist A) :
+  (forall a b, same a b = true -> a = b) -> collect same d ~~ d.
+Proof.
+  intros H f.
+  assert (I : forall a w e, E (add same a w e) f == w * f a + E e f).
+  { intros a w. induction e as [|[b v] e I]; simpl; rewrite ?E_cons.
+    - assert (R : Qred w == w) by apply Qred_correct. rewrite R. reflexivity.
+    - destruct (same a b) eqn:S; rewrite ?E_cons.
+      + apply H in S. subst b. assert (R : Qred (w + v) == w + v) by apply Qred_correct. rewrite R. ring.
+      + rewrite I. ring. }
+  induction d as [|[a w] d IH]; [reflexivity|]. simpl. rewrite E_cons. destruct (Qeq_bool w 0) eqn:Z.
+  - apply Qeq_bool_iff in Z. rewrite IH, Z. ring.
+  - rewrite I, IH. reflexivity.
+Qed.
+
+Print Assumptions LEMB3.
+Print Assumptions LEMB4.
+Print Assumptions exact_any_schedule.
+Print Assumptions THM3_3.
+Print Assumptions THM3_3_probability.
+Print Assumptions linear_exact.
+Print Assumptions quadratic_exact.
+Print Assumptions branches_exact.
+Print Assumptions BRANCH0.
+Print Assumptions algorithm2_is_algorithm1.
+Print Assumptions COR_GREEDY.
+Print Assumptions cut_is_advance.
+Print Assumptions fresh_is_wrong.
+Print Assumptions fewer_calls_are_wrong.
+Print Assumptions collect_same.
