@@ -97,8 +97,8 @@ class Symbols:
 class Drafting(Symbols):
     """Section B.1: W, thresholds c*(k), the greedy continuation x(k), and z(k, c), the token drafted for k from c tokens.
 
-    Lengths count verified output tokens. In a step c is where two Packed-SS passes begin, c' where the first of them ends and
-    c'' where the second does; l and l' are where one Linear-SS iteration begins and ends.
+    Lengths count verified output tokens. In a step c is where two Packed-SS passes begin, c' (symbol c1) where the first of
+    them ends and c'' (c2) where the second does; l and l' (l1) are where one Linear-SS iteration begins and ends.
     """
 
     def __init__(self, bound: int | None = None) -> None:
@@ -146,7 +146,7 @@ class Drafting(Symbols):
 
         The second verifies what is left beyond c' of the proposals that the first made from c.
         """
-        c, middle, end = self.ints("c c' c''")
+        c, middle, end = self.ints("c c1 c2")
         return c, middle, end, (c < middle) & self.verified(end, c, middle)
 
 
@@ -201,7 +201,7 @@ class Values:
         return k
 
     def passes(self) -> bool:
-        c, middle, end = self["c c' c''"]
+        c, middle, end = self["c c1 c2"]
         return bool(c < middle) and end == self.verified(c, middle)
 
 
@@ -247,14 +247,14 @@ def _plain_fresh(v: Values, mutated: bool) -> tuple[bool, bool]:
 
 def _monotone(s: Drafting, mutated: bool) -> Formula:
     """For c <= c', with both values by their inequalities. Mutated: strictly increasing."""
-    c, later, f, f_later = s.ints("c c' F(c) F(c')")
+    c, later, f, f_later = s.ints("c c1 F0 F1")
     given = s.is_f(f, c) & s.is_f(f_later, later)
     order, claim = (c < later, f < f_later) if mutated else (c <= later, f <= f_later)
     return Formula(given & order, claim, s.z3.And(c < later, later < f, f < f_later))
 
 
 def _plain_monotone(v: Values, mutated: bool) -> tuple[bool, bool]:
-    c, later, f, f_later = v["c c' F(c) F(c')"]
+    c, later, f, f_later = v["c c1 F0 F1"]
     given = f == v.f(c) and f_later == v.f(later)
     return (given and c < later, f < f_later) if mutated else (given and c <= later, f <= f_later)
 
@@ -267,11 +267,12 @@ def _two_passes(s: Drafting, mutated: bool) -> Formula:
     c, middle, end, passes = s.passes()
     (f,) = s.ints("F")
     of = middle if mutated else c
-    return Formula(s.asm(c, of) & s.is_f(f, of) & passes, end >= f, (middle + 1 < f) & (f <= c + s.width))
+    asm = s.asm(c, middle) if mutated else s.asm(c)
+    return Formula(asm & s.is_f(f, of) & passes, end >= f, (middle + 1 < f) & (f <= c + s.width))
 
 
 def _plain_two_passes(v: Values, mutated: bool) -> tuple[bool, bool]:
-    c, middle, end, f = v["c c' c'' F"]
+    c, middle, end, f = v["c c1 c2 F"]
     of = middle if mutated else c
     return v.asm(c, of) and v.passes() and f == v.f(of), end >= f
 
@@ -282,13 +283,13 @@ def _plain_two_passes(v: Values, mutated: bool) -> tuple[bool, bool]:
 def _step_by_f(s: Drafting, mutated: bool) -> Formula:
     """From l <= c and l' = F(l): c'' >= l', the two inequalities of the paper's chain at once. Mutated: no ASM3.1 at c."""
     c, middle, end, passes = s.passes()
-    l, l_next = s.ints("l l'")  # noqa: E741
+    l, l_next = s.ints("l l1")  # noqa: E741
     asm = s.asm() if mutated else s.asm(c)
     return Formula(s.z3.And(asm, l <= c, s.is_f(l_next, l), passes), end >= l_next, (l < c) & (middle + 1 < l_next))
 
 
 def _plain_step_by_f(v: Values, mutated: bool) -> tuple[bool, bool]:
-    c, end, l, l_next = v["c c'' l l'"]  # noqa: E741
+    c, end, l, l_next = v["c c2 l l1"]  # noqa: E741
     asm = v.asm() if mutated else v.asm(c)
     return asm and l <= c and l_next == v.f(l) and v.passes(), end >= l_next
 
@@ -296,13 +297,13 @@ def _plain_step_by_f(v: Values, mutated: bool) -> tuple[bool, bool]:
 def _step(s: Drafting, mutated: bool) -> Formula:
     """The same without F: both schedules as transitions, one drafter, ASM3.1 at l and c. Mutated: Linear-SS drafts W + 1."""
     c, middle, end, passes = s.passes()
-    l, l_next = s.ints("l l'")  # noqa: E741
+    l, l_next = s.ints("l l1")  # noqa: E741
     linear = s.verified(l_next, l, l, extra=int(mutated))
     return Formula(s.z3.And(l <= c, s.asm(l, c), linear, passes), end >= l_next, (l < c) & (middle + 1 < l_next))
 
 
 def _plain_step(v: Values, mutated: bool) -> tuple[bool, bool]:
-    c, end, l, l_next = v["c c'' l l'"]  # noqa: E741
+    c, end, l, l_next = v["c c2 l l1"]  # noqa: E741
     return l <= c and v.asm(l, c) and l_next == v.verified(l, l, int(mutated)) and v.passes(), end >= l_next
 
 
@@ -427,14 +428,14 @@ def _plain_accept(v: Values, mutated: bool) -> tuple[bool, bool]:
 
 def _sums(s: Symbols, mutated: bool) -> Formula:
     """sum min(p, q) + sum [p-q]+ = sum p, and the second never falls: from some tokens to one more. Mutated: = sum q."""
-    p, q, total, both, excess = s.reals("p q sum(p) sum(min) sum([p-q]+)")
+    p, q, total, both, excess = s.reals("p q sum_p sum_min sum_excess")
     both_next, excess_next = both + s.minimum(p, q), excess + _excess(s, p, q)
     claim = (both_next + excess_next == total + (q if mutated else p)) & (excess_next >= excess)
     return Formula(both + excess == total, claim, s.z3.And(q > 0, q < p, excess > 0))
 
 
 def _plain_sums(v: Values, mutated: bool) -> tuple[bool, bool]:
-    p, q, total, both, excess = v["p q sum(p) sum(min) sum([p-q]+)"]
+    p, q, total, both, excess = v["p q sum_p sum_min sum_excess"]
     both_next, excess_next = both + min(p, q), excess + max(p - q, 0)
     return both + excess == total, both_next + excess_next == total + (q if mutated else p) and excess_next >= excess
 
@@ -442,9 +443,9 @@ def _plain_sums(v: Values, mutated: bool) -> tuple[bool, bool]:
 def _token(s: Symbols, mutated: bool) -> Formula:
     """Both branches: min(p, q) + (1 - beta) [p-q]+ / sum [p-q]+ = p, beta = sum min; min(p, q) = p if that sum is 0.
 
-    P', Q', min', excess' are the sums over the other tokens; `_sums` relates them. Mutated: the correction is drawn from p.
+    The rests are sums over the other tokens, related as in `_sums`. Mutated: the correction is drawn from p.
     """
-    p, q, other_p, other_q, other_both, other_excess = s.reals("p q P' Q' min' excess'")
+    p, q, other_p, other_q, other_both, other_excess = s.reals("p q p_rest q_rest min_rest excess_rest")
     others = other_both + other_excess == other_p
     if s.bound is not None:  # a bounded copy has one other token
         others &= (other_both == s.minimum(other_p, other_q)) & (other_excess == _excess(s, other_p, other_q))
@@ -457,7 +458,7 @@ def _token(s: Symbols, mutated: bool) -> Formula:
 
 
 def _plain_token(v: Values, mutated: bool) -> tuple[bool, bool]:
-    p, q, other_p, other_q, other_both, other_excess = v["p q P' Q' min' excess'"]
+    p, q, other_p, other_q, other_both, other_excess = v["p q p_rest q_rest min_rest excess_rest"]
     if not p + other_p == q + other_q == 1:
         return False, False
     target, proposal = _law(p), _law(q)
@@ -479,7 +480,7 @@ def _reach_two_passes(s: Drafting, mutated: bool) -> Formula:
 
 
 def _plain_reach_two_passes(v: Values, mutated: bool) -> tuple[bool, bool]:
-    c, middle, end, r = v["c c' c'' r"]
+    c, middle, end, r = v["c c1 c2 r"]
     of = middle if mutated else c
     return v.passes() and r == v.verified(of, of), end >= r
 
@@ -487,13 +488,13 @@ def _plain_reach_two_passes(v: Values, mutated: bool) -> tuple[bool, bool]:
 def _reach_step(s: Drafting, mutated: bool) -> Formula:
     """The induction step of Theorem 3.2 from l <= c and l' = reach(l) <= reach(c) = r alone. Mutated: without l' <= r."""
     c, middle, end, passes = s.passes()
-    l, l_next, r = s.ints("l l' r")  # noqa: E741
+    l, l_next, r = s.ints("l l1 r")  # noqa: E741
     given = s.z3.And(l <= c, s.verified(l_next, l, l), s.verified(r, c, c), passes)
     return Formula(given if mutated else given & (l_next <= r), end >= l_next, (l < c) & (middle + 1 < l_next))
 
 
 def _plain_reach_step(v: Values, mutated: bool) -> tuple[bool, bool]:
-    c, end, l, l_next, r = v["c c'' l l' r"]  # noqa: E741
+    c, end, l, l_next, r = v["c c2 l l1 r"]  # noqa: E741
     given = l <= c and l_next == v.verified(l, l) and r == v.verified(c, c) and v.passes()
     return given and (mutated or l_next <= r), end >= l_next
 
@@ -503,9 +504,9 @@ def _weaker(s: Drafting, mutated: bool) -> Formula:
 
     Mutated: the converse. W = 2 and reach never shrinks over contexts 0 .. 3; then what is right from c is right from c' > c.
     """
-    c, later = s.ints("c c'")
+    c, later = s.ints("c c1")
     if not mutated:
-        r, r_later = s.ints("r r'")
+        r, r_later = s.ints("r r1")
         given = s.z3.And(c <= later, s.asm(c, later), s.verified(r, c, c), s.verified(r_later, later, later))
         return Formula(given, r <= r_later, s.z3.And(c < later, later + 1 < r, r < r_later))
     reaches, (k,) = s.ints("r0 r1 r2 r3"), s.ints("k")
@@ -516,9 +517,9 @@ def _weaker(s: Drafting, mutated: bool) -> Formula:
 
 
 def _plain_weaker(v: Values, mutated: bool) -> tuple[bool, bool]:
-    c, later = v["c c'"]
+    c, later = v["c c1"]
     if not mutated:
-        r, r_later = v["r r'"]
+        r, r_later = v["r r1"]
         return c <= later and v.asm(c, later) and r == v.verified(c, c) and r_later == v.verified(later, later), r <= r_later
     reaches, (width, k) = [v.verified(context, context) for context in range(4)], v["W k"]
     given = reaches == sorted(reaches) and width == 2 and later <= 3 and c < later < k <= c + width
@@ -532,14 +533,14 @@ def _repaid(s: Drafting, mutated: bool) -> Formula:
     and costs one pair of passes: c_{2(t+d)} >= l_t. Mutated: c'' >= l' always.
     """
     c, _, end, passes = s.passes()
-    l, l_next, r = s.ints("l l' r")  # noqa: E741
+    l, l_next, r = s.ints("l l1 r")  # noqa: E741
     given = s.z3.And(l <= c, s.verified(l_next, l, l), s.verified(r, c, c), passes)
     unmatched = s.z3.And(l < c, r < l_next, end >= l)
     return Formula(given, end >= l_next if mutated else (end >= l_next) | unmatched, end < l_next)
 
 
 def _plain_repaid(v: Values, mutated: bool) -> tuple[bool, bool]:
-    c, end, l, l_next, r = v["c c'' l l' r"]  # noqa: E741
+    c, end, l, l_next, r = v["c c2 l l1 r"]  # noqa: E741
     given = l <= c and l_next == v.verified(l, l) and r == v.verified(c, c) and v.passes()
     return given, end >= l_next or (not mutated and l < c and r < l_next and end >= l)
 
@@ -676,7 +677,8 @@ def smt_lib(name: str) -> str:
     Raises KeyError for a name not in OBLIGATIONS.
     """
     obligation = OBLIGATIONS[name]
-    return f"; {name}: {obligation.text}\n; This is its negation: unsat means that it holds.\n{solver(name).to_smt2()}"
+    text = solver(name).to_smt2()
+    return f"; {name}: {obligation.text}\n; This is its negation: unsat means that it holds.\n(set-logic ALL)\n{text}"
 
 
 def prove(name: str, budget: Budget = "quick") -> Entry:
