@@ -20,14 +20,17 @@ Linear-SS iterations (and the start) take: after an even number of calls with st
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 from simulator.decode import Generation, generate
 from simulator.oracles import MatrixModel
 from simulator.records import Limits
+from simulator.schedule import Schedule
 from simulator.schedules import linear, packed
 
 Start: TypeAlias = Literal["algorithm", "wide", "sampled"]
@@ -66,8 +69,10 @@ def outcomes(length: int, width: int, start: Start) -> dict[Outcome, int]:
     return dict(counts)
 
 
-def examples(length: int, width: int, start: Start, wanted: Callable[[Outcome], bool]) -> Iterator[Cells]:
-    """Every class of matrices with a wanted outcome, as the cells that decide it; the others are free.
+def classes(
+    length: int, width: int, start: Start, wanted: Callable[[Outcome], bool] = lambda outcome: True
+) -> Iterator[tuple[Outcome, Cells]]:
+    """Every class of matrices with a wanted outcome, and the cells that decide it; the others are free.
 
     The classes are disjoint, so their sizes 2^(L(L+1)/2 - |cells|) sum to the count in `outcomes`.
     """
@@ -83,7 +88,8 @@ def examples(length: int, width: int, start: Start, wanted: Callable[[Outcome], 
 
     for joint in _sweep(length, width, start, keep):
         if wanted(joint.so_far):
-            yield from back(joint)
+            for cells in back(joint):
+                yield joint.so_far, cells
 
 
 def rows_of(cells: Cells, length: int, unread: int) -> Rows:
@@ -118,7 +124,7 @@ def begin(length: int, width: int, start: Start) -> Iterator[tuple[Joint, Cells]
     else:  # call 1 emits a token, call 2 drafts from it; call 3 takes both schedules to F(1) and drafts from 1 once more
         for x, cells in first_wrong(1, 1, width + 1, length):
             for y, more in first_wrong(1, x, width + 1, length):
-                yield Joint(x, x, y, False, none), cells | more
+                yield Joint(x, x, y, True, none), cells | more
 
 
 def moves(joint: Joint, length: int, width: int) -> Iterator[tuple[Joint, Cells]]:
@@ -131,9 +137,7 @@ def moves(joint: Joint, length: int, width: int) -> Iterator[tuple[Joint, Cells]
             continue
         following = reach if x == c else x
         shrunk = reach < following
-        so_far = Outcome(
-            excess + 1 - 2 * (x == c), shrunk_in + (shrunk and in_step), shrunk_out + (shrunk and not in_step)
-        )
+        so_far = Outcome(excess + 1 - 2 * (x == c), shrunk_in + (shrunk and in_step), shrunk_out + (shrunk and not in_step))
         for verified, more in [(reach, Cells())] if reach > after else first_wrong(c, after, c + width, length):
             yield Joint(following, after, verified, not in_step, so_far), cells | more
 
@@ -149,62 +153,72 @@ def first_wrong(c: int, begin: int, end: int, length: int) -> Iterator[tuple[int
 
 @dataclass(frozen=True)
 class Runs:
-    """Both production schedules on one matrix."""
+    """Both production schedules on one matrix, and what is read off their steps."""
 
     rows: Rows
     width: int
     start: Start
 
-    def run(self, name: Literal["linear", "packed"]) -> Generation:
-        make = linear if name == "linear" else packed
-        return generate(MatrixModel(self.rows), make(self.width, self.start), (), Limits.of(len(self.rows)))
+    @cached_property
+    def linear(self) -> Generation:
+        return self._run(linear(self.width, self.start))
+
+    @cached_property
+    def packed(self) -> Generation:
+        return self._run(packed(self.width, self.start))
+
+    def _run(self, schedule: Schedule) -> Generation:
+        return generate(MatrixModel(self.rows), schedule, (), Limits.of(len(self.rows)))
 
     def reach(self, c: int) -> int:
         """F(c), capped at L."""
         row = self.rows[c][: self.width]
         return min(c + 1 + (row.index(0) if 0 in row else self.width), len(self.rows))
 
-    def contexts(self, name: Literal["linear", "packed"]) -> list[int]:
-        """The verified length before each call."""
-        return _lengths(self.run(name))[:-1]
+    def contexts(self) -> tuple[list[int], list[int], list[int]]:
+        """Those of Linear-SS, and those of Packed-SS in step and out of step, first calls of a start left out."""
+        first = int(self.start != "algorithm")
+        one_call = [(n, y) for n, y in enumerate(_lengths(self.packed)[:-1]) if y >= first]
+        in_step, out_of_step = ([y for n, y in one_call if n % 2 == parity] for parity in (first, 1 - first))
+        return sorted({x for x in _lengths(self.linear)[:-1] if x >= first}), in_step, out_of_step
 
     def outcome(self) -> Outcome:
-        """From the runs themselves and the definitions of this module's docstring."""
-        one_call, two_call = self.contexts("packed"), self.contexts("linear")
+        """By the definitions of this module's docstring."""
+        two_call, *one_call = self.contexts()
         stops = [*two_call, len(self.rows)]
-        # A start's first call drafts nothing or drafts W + 1, and stands at 0, below the first context that is compared.
-        compared = [(n, y) for n, y in enumerate(one_call) if y >= (self.start != "algorithm")]
-        shrunk = [n for n, y in compared if self.reach(y) < min(x for x in stops if x > y)]
-        in_step = sum(n % 2 == (self.start != "algorithm") for n in shrunk)
-        return Outcome(len(one_call) - len(two_call), in_step, len(shrunk) - in_step)
+        shrunk = (sum(self.reach(y) < min(x for x in stops if x > y) for y in contexts) for contexts in one_call)
+        return Outcome(self.packed.nfe - self.linear.nfe, *shrunk)
+
+    def verified(self) -> set[tuple[int, int]]:
+        """The cells (c, k) that a run depends on: k was verified as drafted from c, and is not the last position."""
+        cells = set()
+        for run in (self.linear, self.packed):
+            lengths, drafted = _lengths(run), 0
+            for before, step in zip(lengths, run.steps, strict=False):
+                tested = min(step.accepted + 1, len(step.verified))
+                cells |= {(drafted, k) for k in range(before + 1, before + tested + 1) if k < len(self.rows)}
+                drafted = before if step.branch is not None else drafted
+        return cells
 
     def picture(self) -> str:
         """The matrix ('.' where no run depends on the cell) and both runs, call by call."""
-        length, seen = len(self.rows), set()
-        lines = []
-        for name in ("linear", "packed"):
-            run, told = self.run(name), []
-            lengths = _lengths(run)
-            drafted = 0
-            for number, step in enumerate(run.steps, start=1):
-                before, now = lengths[number - 1 : number + 1]
-                if step.verified:
-                    seen |= {(drafted, before + i) for i in range(1, min(step.accepted + 1, len(step.verified)) + 1)}
-                if now > before:
-                    source = f" (from {drafted})" if step.verified else ""
-                    told.append(f"call {number}: {before} > {now}{source}")
-                if step.branch is not None:
-                    drafted = before
-            lines.append(f"{name.capitalize()}-SS, {run.nfe} calls: " + ", ".join(told))
-        head = "  c \\ k" + "".join(f"{k:3}" for k in range(1, length + 1))
-        for c in sorted({c for c, _ in seen}, reverse=True):
-            cells = (str(self.rows[c][k - c - 1]) if (c, k) in seen and k < length else "." if k > c else " " for k in range(1, length + 1))
-            lines.insert(0, f"  {c:5}" + "".join(f"{cell:>3}" for cell in cells))
-        return "\n".join([head, *lines])
+        positions = range(1, len(self.rows) + 1)
+        verified = self.verified()
+        lines = ["  c \\ k" + "".join(f"{k:3}" for k in positions)]
+        for c in sorted({c for c, _ in verified}):
+            cells = (str(self.rows[c][k - c - 1]) if (c, k) in verified else "." if k > c else "" for k in positions)
+            lines.append(f"  {c:5}" + "".join(f"{cell:>3}" for cell in cells))
+        for name, run in {"Linear-SS": self.linear, "Packed-SS": self.packed}.items():
+            told, drafted = [], 0
+            for number, (before, now) in enumerate(itertools.pairwise(_lengths(run)), start=1):
+                step = run.steps[number - 1]
+                if step.committed:
+                    told.append(f"call {number}: {before} > {now}" + f" (from {drafted})" * bool(step.verified))
+                drafted = before if step.branch is not None else drafted
+            lines.append(f"{name}, {run.nfe} calls: {', '.join(told)}")
+        return "\n".join(lines)
 
 
 def _lengths(run: Generation) -> list[int]:
-    lengths = [0]
-    for step in run.steps:
-        lengths.append(lengths[-1] + len(step.committed))
-    return lengths
+    """The verified length before the first call and after each."""
+    return list(itertools.accumulate((len(step.committed) for step in run.steps), initial=0))
