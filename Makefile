@@ -8,7 +8,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: verify test test-full lint bench clean distclean
+.PHONY: verify test test-full lint proofs bench clean distclean
 
 verify: $(READY)
 	$(BIN)/packedss prove
@@ -25,6 +25,14 @@ lint: $(READY)
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
+
+# coq_makefile finds the order of the files and compiles again only those that changed.
+PROOFS := $(wildcard proofs_check/rocq/*.v)
+proofs:
+	@command -v coqc >/dev/null || { echo "make proofs needs coqc: apt-get install coq" >&2; exit 2; }
+	@mkdir -p out/rocq && cp -p proofs_check/rocq/_CoqProject $(PROOFS) out/rocq
+	@cd out/rocq && coq_makefile -f _CoqProject -o Makefile $(notdir $(PROOFS))
+	@$(MAKE) --no-print-directory -C out/rocq -j 2
 
 bench: $(READY)
 	$(BIN)/python -m reports.bench
