@@ -159,7 +159,7 @@ def check_ratio(budget: Budget) -> Iterator[Entry]:
         f"every L, W=1..{widest}, starts {', '.join(STARTS)}",
         "violated" if worst or loose else "holds" if vertices else "not run",
         worst
-        or detail
+        or loose
         or f"no path of the {vertices:,} relative positions gains on it at any length; a cycle spends exactly W/2",
     )
 

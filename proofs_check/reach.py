@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
 from math import factorial
+from typing import NamedTuple
 
 from proofs_check import joint, necessity
 from proofs_check.joint import STARTS, Outcome, Runs, Start, outcomes, rows_of
@@ -36,76 +37,96 @@ def bound(outcome: Outcome) -> int:
     return max(0, min(2 * outcome.in_step, 2 * outcome.out_of_step - 1))
 
 
+class Survey(NamedTuple):
+    """All matrices of all sizes up to a length."""
+
+    worst: dict[tuple[int, int], tuple[int, int, int]]  # (e, o) -> the largest excess, and the first L, W that have it
+    broken: dict[str, str]  # claim -> the first counterexample
+    cases: int  # matrices with e = 0 or o = 0, summed over the sizes
+    monotone: int  # those that meet ASM3.1
+
+
+def survey(start: Start, longest: int) -> Survey:
+    worst: dict[tuple[int, int], tuple[int, int, int]] = {}
+    broken: dict[str, str] = {}
+    cases = monotone = 0
+    for length, width in sizes(longest):
+        monotone += factorial(length + 1)
+        for outcome, count in outcomes(length, width, start).items():
+            pair = outcome.in_step, outcome.out_of_step
+            if pair not in worst or outcome.excess > worst[pair][0]:
+                worst[pair] = outcome.excess, length, width
+            if 0 in pair:
+                cases += count
+            if outcome.excess > bound(outcome):
+                claim = "ASM-REACH" if 0 in pair else "BOUND-2D"
+                broken.setdefault(claim, f"{outcome}, at most {bound(outcome)}: {_show(length, width, start, outcome)}")
+    return Survey(worst, broken, cases, monotone)
+
+
 def check_bound(start: Start, budget: Budget) -> Iterator[Entry]:
     """ASM-REACH and BOUND-2D for all matrices, and that neither can be sharper in terms of e and o."""
     longest = necessity.LONGEST[budget]
     instances = f"start {start}, all 2^(L(L+1)/2) matrices, every L <= {longest}, every W <= L"
-    broken: dict[str, str] = {}
-    worst: dict[tuple[int, int], tuple[int, int, int]] = {}  # (e, o) -> the largest excess, first seen at L and W
-    covered = beyond = 0
-    for length, width in sizes(longest):
-        counts = outcomes(length, width, start)
-        for outcome, count in counts.items():
-            pair = outcome.in_step, outcome.out_of_step
-            if pair not in worst or outcome.excess > worst[pair][0]:
-                worst[pair] = outcome.excess, length, width
-            covered += count if 0 in pair else 0
-            if outcome.excess > bound(outcome):
-                claim = "ASM-REACH" if 0 in pair else "BOUND-2D"
-                broken.setdefault(claim, _show(length, width, start, outcome))
-        beyond += factorial(length + 1)
-    violating = [pair for pair, (excess, _, _) in worst.items() if excess > 0]
-    strict, smaller = _strictly_weaker(start)
+    seen = survey(start, longest)
+
+    weaker = _beyond_thresholds(start)
+    needed = seen.worst.get((1, 1), (0,))[0] > 0
     yield Entry(
         "ASM-REACH",
         "no shrunk context in step, or none out of step: Packed-SS needs no more calls",
         "exhaustive",
         instances,
-        "violated" if "ASM-REACH" in broken else "holds" if covered > beyond and strict and violating else "not run",
-        broken.get("ASM-REACH")
+        "violated" if "ASM-REACH" in seen.broken else "holds" if weaker and needed else "not run",
+        seen.broken.get("ASM-REACH")
+        or ("" if weaker else "no matrix without shrunk contexts broke ASM3.1")
+        or ("" if needed else "never more calls with e = 1, o = 1")
         or (
-            f"{covered:.3g} matrices (ASM3.1 holds for {beyond:.3g}); one of each suffices to break it"
-            f"\nweaker than ASM3.1 already at L={smaller}: {strict}"
-            if strict and violating and covered > beyond
-            else "no matrix that breaks ASM3.1 or no excess was met"
+            f"{seen.cases:.3g} cases where ASM3.1 leaves {seen.monotone:.3g}; e = 1 with o = 1 can already cost a call;"
+            f" weaker than ASM3.1: {weaker}"
         ),
     )
-    tight = {pair: seen for pair, seen in worst.items() if seen[0] == bound(Outcome(0, *pair)) > 0}
-    wanted = {(1, 1), (1, 2), (2, 1)}  # 2 o - 1 = 1; 2 e = 2; a shrunk context too many in step costs nothing
-    first = "; ".join(f"e={e}, o={o}: {top} more at L={at}, W={w}" for (e, o), (top, at, w) in sorted(tight.items()))
+
+    tight = {pair: worst for pair, worst in seen.worst.items() if worst[0] == bound(Outcome(0, *pair)) > 0}
+    missing = {(1, 1), (1, 2), (2, 1)} - tight.keys()  # 2 o - 1 = 1; 2 e = 2; 2 o - 1 < 2 e
+    twice = "" if missing else _twice(start, *tight[1, 2])
     yield Entry(
         "BOUND-2D",
         "NFE_packed <= NFE_linear + max(0, min(2e, 2o - 1)), e and o the shrunk contexts in and out of step",
         "exhaustive",
         instances,
-        "violated" if broken else "holds" if wanted <= tight.keys() else "not run",
-        (broken.get("BOUND-2D") or broken.get("ASM-REACH"))
-        or (
-            f"attained for {len(tight)} pairs (e, o), so 2d is tight: {first}"
-            if wanted <= tight.keys()
-            else f"never attained for (e, o) = {sorted(wanted - tight.keys())}"
-        ),
+        "violated" if seen.broken else "holds" if twice else "not run",
+        next(iter(seen.broken.values()), "")
+        or (f"not attained for (e, o) = {sorted(missing)}" if missing else "" if twice else "2d not attained")
+        or f"attained for (e, o) = {', '.join(map(str, sorted(tight)))}; 2d by {twice}",
     )
+
+
+def _twice(start: Start, excess: int, length: int, width: int) -> str:
+    """A matrix whose excess is twice d, the in-step contexts with a reach below that of any shorter context, visited or not."""
+    for outcome, cells in joint.classes(length, width, start, lambda outcome: outcome == Outcome(excess, 1, 2)):
+        runs = Runs(rows_of(cells, length, 0), width, start)
+        _, in_step, _ = runs.contexts()
+        if sum(runs.reach(y) < max(map(runs.reach, range(y)), default=0) for y in in_step) == 1:
+            return _show(length, width, start, outcome)
+    return ""
 
 
 def _show(length: int, width: int, start: Start, outcome: Outcome) -> str:
     _, cells = next(joint.classes(length, width, start, lambda other: other == outcome))
-    return (
-        f"L={length}, W={width}: {outcome}, at most {bound(outcome)} allowed\n"
-        + Runs(rows_of(cells, length, 0), width, start).picture()
-    )
+    return f"L={length}, W={width}\n{Runs(rows_of(cells, length, 0), width, start).picture()}"
 
 
-def _strictly_weaker(start: Start, longest: int = 4) -> tuple[str, int]:
+def _beyond_thresholds(start: Start, longest: int = 4) -> str:
     """The first matrix without shrunk contexts whose verified cells no thresholds explain."""
     for length, width in sizes(longest):
         for rows in all_matrices(length):
             runs = Runs(rows, width, start)
             if runs.outcome()[1:] == (0, 0):
-                for (c, k), (later, again) in itertools.permutations(runs.verified(), 2):
+                for (c, k), (later, again) in itertools.combinations(sorted(runs.verified()), 2):
                     if k == again and c < later and rows[c][k - c - 1] > rows[later][k - later - 1]:
-                        return f"position {k} is right from {c} and wrong from {later}\n{runs.picture()}", length
-    return "", longest
+                        return f"L={length}, W={width}, {k} is right from {c}, wrong from {later}\n{runs.picture()}"
+    return ""
 
 
 NAMES = ("F(c) <= F(c') on the contexts stood at", "e = 0", "e = 0 or o = 0", "no more calls")

@@ -11,8 +11,9 @@ from simulator.oracles.threshold import ThresholdModel
 class MatrixModel(ThresholdModel):
     """A ThresholdModel whose drafts are right where a matrix says so, ASM3.1 or not.
 
-    rows[c][k - c - 1] tells whether position k is drafted correctly from a context of c output tokens. Rows may have different lengths; what lies outside the matrix is right. Raises InvalidInput when a cell is neither 0 nor 1
-    (False nor True), or the vocabulary has fewer than 2 tokens.
+    rows[c][k - c - 1] tells whether position k is drafted correctly from a context of c output tokens. Rows may have different
+    lengths; what lies outside the matrix is right. Raises InvalidInput when a cell is neither 0 nor 1 (False nor True), or the
+    vocabulary has fewer than 2 tokens.
     """
 
     def __init__(
