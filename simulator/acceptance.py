@@ -31,7 +31,8 @@ def acceptance_probability(target: Law, proposal: Law, token: int) -> Probabilit
 
 def accept(draft: Draft, target: Sequence[Law], chance: Chance, first_position: int) -> Verdict:
     """Verify `draft`, whose first token stands at output position `first_position`, against |draft| + 1 target laws."""
-    alphas = [acceptance_probability(*row) for row in zip(target, draft.laws, draft.tokens, strict=False)]
+    # One at a time: those after the first failure are never asked for.
+    alphas = (acceptance_probability(*row) for row in zip(target, draft.laws, draft.tokens, strict=False))
     h = leading(alphas, lambda index: chance.uniform("test", first_position + index))
     law: Law | None = target[h]
     if h < len(draft.tokens):

@@ -11,9 +11,9 @@ a bonus, or a start's first token). Output position 1 is the first token after t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -24,10 +24,18 @@ from simulator.laws import Coin, Law, Probability
 Purpose: TypeAlias = Literal["draft", "test", "correct"]
 _PURPOSES: dict[str, int] = {"draft": 0, "test": 1, "correct": 2}
 T = TypeVar("T")
-rational: Callable[..., Any] = Fraction
-"""The type that exact weights are computed in: gmpy2's mpq, several times faster, where it is installed."""
-with suppress(ImportError):
-    from gmpy2 import mpq as rational
+
+
+def _rational() -> Callable[..., Any]:
+    try:
+        mpq: Callable[..., Any] = import_module("gmpy2").mpq
+    except ImportError:
+        return Fraction
+    return mpq
+
+
+rational = _rational()
+"""The type that exact weights are computed in: gmpy2's mpq, many times faster than Fraction, where it is installed."""
 
 
 def fraction(x: Any) -> Fraction:
@@ -57,17 +65,17 @@ class Source(Protocol):
         """The coins of call number `call`, from 1."""
 
 
-def leading(alphas: Sequence[Probability], coin: Callable[[int], Coin]) -> int:
+def leading(alphas: Iterable[Probability], coin: Callable[[int], Coin]) -> int:
     """How many leading tests succeed: the largest h with coin(i) < alphas[i] for every i < h (ALG2.L6).
 
     A test that is certain (alpha >= 1) or impossible (alpha <= 0) needs no coin: coins lie in [0, 1).
     """
-    for index, alpha in enumerate(alphas):
-        if alpha >= 1:
-            continue
-        if alpha <= 0 or not coin(index) < alpha:
-            return index
-    return len(alphas)
+    passed = 0
+    for alpha in alphas:
+        if alpha < 1 and (alpha <= 0 or not coin(passed) < alpha):
+            return passed
+        passed += 1
+    return passed
 
 
 def draw(law: Law, chance: Chance, purpose: Purpose, position: int) -> int:
@@ -195,8 +203,9 @@ class _IntervalCoin:
             fork.untaken.append([*log, above])
             fork.weight *= (bound - low) / length
             self.high = high = bound
-        log.append(_Comparison(self.address, x, low < bound, low, high, fork.weight))
-        return low < bound
+        below = bool(low < bound)
+        log.append(_Comparison(self.address, x, below, low, high, fork.weight))
+        return below
 
     def __ge__(self, x: Probability) -> bool:
         return not self < x

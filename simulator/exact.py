@@ -7,10 +7,10 @@ laws every number here is a rational: a verdict, not an estimate.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from simulator.chance import branching, fraction, rational
 from simulator.decode import Model, Policy
@@ -18,8 +18,9 @@ from simulator.errors import ContractError
 from simulator.laws import Law
 from simulator.records import Call, Limits, Reply, State, Step, Stop, Tokens
 
+K = TypeVar("K")
 Weight: TypeAlias = Any
-"""An exact probability in the fastest type at hand, gmpy2's mpq or Fraction; `simulator.chance.fraction` makes it a Fraction."""
+"""An exact probability of type `simulator.chance.rational`; `simulator.chance.fraction` makes it a Fraction."""
 
 
 class Visit(NamedTuple):
@@ -60,9 +61,7 @@ class ExactLaw(NamedTuple):
         return sum((count * weight for count, weight in self.nfe.items()), Fraction(0))
 
 
-def visits(
-    schedule: Policy, model: Model, prompt: Sequence[int], limits: Limits, max_calls: int = 1000
-) -> Iterator[Visit]:
+def visits(schedule: Policy, model: Model, prompt: Sequence[int], limits: Limits, max_calls: int = 1000) -> Iterator[Visit]:
     """Every state the request can be in, by the number of calls made, each with its outcomes.
 
     Raises ContractError when `max_calls` calls do not end every path.
@@ -98,12 +97,17 @@ def exact_law(
 
     Raises ContractError when `max_calls` calls do not end every path.
     """
+    return summed(visits(schedule, model, prompt, limits, max_calls), observe)
+
+
+def summed(chain: Iterable[Visit], observe: Callable[[Step], None] | None = None) -> ExactLaw:
+    """What all visits of one request come to."""
     output: defaultdict[Tokens, Weight] = defaultdict(rational)
     nfe: defaultdict[int, Weight] = defaultdict(rational)
     kinds: defaultdict[Kind, Weight] = defaultdict(rational)
     rows = rational(0)
     states = transitions = 0
-    for calls, state, weight, _, reply, outcomes in visits(schedule, model, prompt, limits, max_calls):
+    for calls, state, weight, _, reply, outcomes in chain:
         states += 1
         transitions += len(outcomes)
         if reply is None:
@@ -115,8 +119,11 @@ def exact_law(
             kinds[_kind(step)] += weight * share
             if observe:
                 observe(step)
-    laws = [{key: fraction(weight) for key, weight in law.items()} for law in (output, nfe)]
-    return ExactLaw(*laws, states, transitions, fraction(rows), {kind: fraction(weight) for kind, weight in kinds.items()})
+    return ExactLaw(_exact(output), _exact(nfe), states, transitions, fraction(rows), _exact(kinds))
+
+
+def _exact(weights: dict[K, Weight]) -> dict[K, Fraction]:
+    return {key: fraction(weight) for key, weight in weights.items()}
 
 
 def _kind(step: Step) -> Kind:
