@@ -926,6 +926,9 @@ Fixpoint add {A} (same : A -> A -> bool) (a : A) (w : Q) (d : dist A) : dist A :
 Definition collect {A} (same : A -> A -> bool) (d : dist A) : dist A :=
   fold_right (fun aw d => if Qeq_bool (snd aw) 0 then d else add same (fst aw) (snd aw) d) [] d.
 
+(* Rocq prints some rationals as decimals; these are always numerator and denominator. *)
+Definition fractions {A} (d : dist A) : list (A * Z * positive) := map (fun aw => (fst aw, Qnum (snd aw), Qden (snd aw))) d.
+
 Definition same_output (x y : list token) : bool := if list_eq_dec Nat.eq_dec x y then true else false.
 
 (** Merging equal outcomes changes no law. *)
