@@ -1,0 +1,97 @@
+"""At temperature 0 the output is AR's token for token, with drafters good, bad and broken, and ends wherever AR's ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, product
+
+from proofs_check.system import Instance, NotReached, System, compare_greedy
+from simulator.oracles import ThresholdModel
+from simulator.records import Limits, Tokens
+
+_VOCABULARY = 40
+_TRUTH: Tokens = tuple(range(3, 33))  # every position has its own token, so that a shift shows
+
+
+def adversarial() -> list[str]:
+    """Python of models whose drafters are as good as can be, useless, stuck, lagging, or outside the vocabulary (C06, F40)."""
+    truth = f"ThresholdModel((), truth={_TRUTH}, vocabulary={_VOCABULARY})"
+    late = f"ThresholdModel({tuple(k - k % 4 for k in range(1, 31))}, truth={_TRUTH}, vocabulary={_VOCABULARY})"
+    noisy = "NoisyModel({}, share={}, seed={})"
+    tables = "random_tables({}, seed={}).greedy()"
+    return [
+        truth,
+        f"always_wrong({truth}, {_VOCABULARY})",
+        f"constant({truth}, 5)",
+        f"constant({truth}, {10**6})",
+        f"constant({truth}, -1)",
+        f"eos_happy({truth}, 9)",
+        late,
+        f"stale({late}, 2)",
+        f"stale({truth}, 3)",
+        *(noisy.format(late, share, seed) for share, seed in ((0.2, 1), (0.5, 2))),
+        *(tables.format(vocabulary, seed) for vocabulary, seed in ((2, 0), (3, 1), (5, 2))),
+    ]
+
+
+def greedy(system: System) -> str:
+    """Every adversarial drafter at many lengths, with and without a prompt and an EOS."""
+    runs = rejected = accepted = 0
+    for source in adversarial():
+        model = made(source)
+        for length, prompt, eos in product((1, 2, 3, 5, 8, 13, 24), ((), (1, 2)), (None, 9)):
+            instance = Instance(model, source, Limits.of(length, eos), prompt)
+            steps = compare_greedy(system, instance).generation.steps
+            runs += 1
+            rejected += any(step.accepted < len(step.verified) for step in steps)
+            accepted += any(step.accepted == len(step.verified) >= 2 for step in steps)
+    _reached(system, rejected, "a rejected draft token")
+    _reached(system, accepted, "a fully accepted draft of 2 or more")
+    return f"{runs} runs, {len(adversarial())} drafters"
+
+
+def events(system: System) -> str:
+    """EOS, end marker and length limit at every place of a block, alone and two of them within reach of each other."""
+    runs = inside = 0
+    for thresholds, limits, eos in _events():
+        truth = list(_TRUTH)
+        for position in eos:
+            truth[position - 1] = 0
+        source = f"ThresholdModel({thresholds}, truth={tuple(truth)}, vocabulary={_VOCABULARY})"
+        run = compare_greedy(system, Instance(made(source), source, limits)).generation
+        runs += 1
+        inside += bool(run.steps) and len(run.steps[-1].committed) < run.steps[-1].advance
+    _reached(system, inside, "a stop inside an accepted block")
+    return f"{runs} runs, {inside} of them cut inside a block"
+
+
+def _events() -> Iterator[tuple[Tokens, Limits, Tokens]]:
+    """(thresholds, limits, positions of the EOS, id 0) of every run."""
+    far = 14
+    drafters: list[Tokens] = [(), (0, 0, 0, 0, 4, 4, 4, 4, 4, 9, 9, 9, 9), tuple(k - k % 3 for k in range(1, far))]
+    for thresholds in drafters:
+        for j in range(far):
+            yield thresholds, Limits.of(j, 0), ()
+            yield thresholds, Limits.of(far, 0), (j + 1,)
+            yield thresholds, Limits.of(far, stop=[_TRUTH[j : j + 2]]), ()
+            yield thresholds, Limits.of(far, stop=[_TRUTH[j : j + 3], _TRUTH[j + 1 : j + 2]]), ()
+        for i, gap in product(range(1, far), (0, 1, 2, 3)):
+            yield thresholds, Limits.of(i + gap, 0), (i,)  # an EOS, then the limit
+            yield thresholds, Limits.of(far, 0), (i, i + gap)
+            yield thresholds, Limits.of(far, 0, stop=[_TRUTH[i : i + 2]]), (max(1, i + 2 - gap),)
+            yield thresholds, Limits.of(i + gap, stop=[_TRUTH[i - 1 : i + 1]]), ()
+
+
+def made(source: str) -> ThresholdModel:
+    """The model that this Python makes."""
+    from simulator import oracles
+
+    names = {name: getattr(oracles, name) for name in oracles.__all__}
+    model: ThresholdModel = eval(source, names)  # our own texts, above and in the other stages
+    return model
+
+
+def _reached(system: System, count: int, condition: str) -> None:
+    drafts = system.declares is None or any(ask.branches for ask in chain(system.declares.opening, system.declares.cycle))
+    if drafts and not count:
+        raise NotReached(f"never reached: {condition}")

@@ -1,0 +1,195 @@
+"""What runs a request, in parts: a user brings one of them, the others are ours. And one run of it, watched.
+
+The battery looks at a `System` from outside: the calls that reach the model, the steps that come back, the tokens that come
+out. So a fault is seen whichever part it sits in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, NoReturn
+
+from proofs_check.findings import Finding, Symptom
+from simulator.chance import Scripted, Source
+from simulator.decode import Generation, Model, Policy, generate
+from simulator.errors import ContractError
+from simulator.laws import Law, argmax
+from simulator.oracles import HashRule, RecurrentModel
+from simulator.processing import processed
+from simulator.records import Call, Limits, Step, Stop, Tokens
+from simulator.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class System:
+    """A decoder in parts."""
+
+    schedule: Policy
+    declares: Schedule | None = None  # the policy whose calls it must make; None leaves its counts open
+    processed: Callable[..., Model] = processed  # as `simulator.processing.processed`
+    drive: Callable[..., Generation] = generate  # as `simulator.decode.generate`
+    session: Callable[[HashRule], Model] = RecurrentModel  # a model with a cache, as `simulator.oracles.RecurrentModel`
+    source: str = ""  # Python that defines `schedule`, for programs that show a finding again
+
+
+class Instance(NamedTuple):
+    """One request on one model, and the Python that makes the model."""
+
+    model: Any  # an `Oracle`
+    source: str
+    limits: Limits
+    prompt: Tokens = ()
+    chance: Source = Scripted({})  # no coins: greedy
+    coins: str = ""  # Python that makes `chance`
+
+
+class Found(Exception):  # carries a finding out of a stage
+    """A stage found something."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.statement)
+        self.finding = finding
+
+
+class NotReached(Exception):  # a stage without its condition says nothing
+    """The interesting branch of a stage was not reached; the message names it."""
+
+
+def found(symptom: Symptom, statement: str, counterexample: str = "", program: str = "") -> NoReturn:
+    """End the stage with a finding."""
+    raise Found(Finding(symptom, statement, counterexample, program))
+
+
+class Run(NamedTuple):
+    """A watched run."""
+
+    generation: Generation
+    calls: tuple[Call, ...]  # as they reached the model
+
+
+def watched(system: System, instance: Instance) -> Run:
+    """Run the request, and check what holds of every run: contexts, ids, counters. Ends the stage with a finding otherwise."""
+    calls: list[Call] = []
+
+    def model(call: Call) -> Any:
+        calls.append(call)
+        return instance.model(call)
+
+    try:
+        run = system.drive(model, system.schedule, instance.prompt, instance.limits, instance.chance)
+    except ContractError as error:
+        stalled = "without emitting" in str(error)
+        found("progress" if stalled else "contract", str(error), described(instance), program(system, instance))
+    except Found:
+        raise
+    except Exception as error:
+        found("contract", f"it raises {type(error).__name__}: {error}", described(instance), program(system, instance))
+
+    def complain(symptom: Symptom, statement: str) -> NoReturn:
+        found(symptom, statement, described(instance) + "\n" + picture(run.steps), program(system, instance))
+
+    prefix = instance.prompt
+    if len(calls) != run.nfe:
+        complain("count", f"it reports {run.nfe} calls, and the model answered {len(calls)}")
+    for number, (call, step) in enumerate(zip(calls, run.steps, strict=True), start=1):
+        if call.prefix != prefix:
+            complain("order", f"call {number} asks about the context {call.prefix}, the verified prefix is {prefix}")
+        if not 0 <= step.accepted <= len(step.verified):
+            complain("count", f"call {number} reports {step.accepted} of {len(step.verified)} draft tokens accepted")
+        if call.verify and len(step.verified) > len(call.draft):
+            complain(
+                "count", f"call {number} reports {len(step.verified)} draft tokens verified, {len(call.draft)} were asked for"
+            )
+        prefix += step.committed
+    tokens = prefix[len(instance.prompt) :]
+    if run.tokens != tokens:
+        complain("count", f"it returns the tokens {run.tokens}, its steps committed {tokens}")
+    return Run(run, tuple(calls))
+
+
+def expected_greedy(target: Callable[[Tokens], Law], prompt: Tokens, limits: Limits) -> tuple[Tokens, Stop]:
+    """What AR decoding emits at temperature 0, the lowest id among equals, and why it stops."""
+    output: Tokens = ()
+    while (stop := limits.reached(prompt + output, len(prompt))) is None:
+        output += (argmax(target(prompt + output)).token,)
+    return output, stop
+
+
+def compare_greedy(system: System, instance: Instance) -> Run:
+    """Run the request at temperature 0 and compare tokens and stop with AR. Ends the stage with a finding otherwise."""
+    expected, stop = expected_greedy(instance.model.target, instance.prompt, instance.limits)
+    run = watched(system, instance)
+    got = run.generation.tokens
+
+    def complain(symptom: Symptom, statement: str) -> NoReturn:
+        lines = (described(instance), picture(run.generation.steps), f"expected {list(expected)}, got {list(got)}")
+        found(symptom, statement, "\n".join(lines), program(system, instance, expected))
+
+    if got != expected:
+        shared = next((i for i, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b), min(len(got), len(expected)))
+        if shared < min(len(got), len(expected)):
+            complain(
+                "law", f"greedy output differs from AR at output token {shared + 1}: {got[shared]}, not {expected[shared]}"
+            )
+        # What stands beyond AR's end must still be what AR would have said, else more than the end is wrong.
+        beyond = Limits.of(len(got))
+        longer = expected_greedy(instance.model.target, instance.prompt, beyond)[0]
+        symptom: Symptom = "stop" if got == longer[: len(got)] else "law"
+        complain(symptom, f"greedy output has {len(got)} tokens, AR stops after {len(expected)} ({stop})")
+    if run.generation.stop != stop:
+        complain("stop", f"it says that it stopped for {run.generation.stop!r}, AR stops for {stop!r}")
+    return run
+
+
+def described(instance: Instance) -> str:
+    """The instance in a few lines."""
+    limits = instance.limits
+    ends = f"L = {limits.max_new_tokens}"
+    ends += f", EOS {sorted(limits.eos)}" if limits.eos else ""
+    ends += f", end markers {[list(marker) for marker in limits.stop]}" if limits.stop else ""
+    prompt = f", prompt {list(instance.prompt)}" if instance.prompt else ""
+    coins = f", coins {instance.coins}" if instance.coins else ""
+    return f"model {instance.source}\n{ends}{prompt}{coins}"
+
+
+def picture(steps: tuple[Step, ...]) -> str:
+    """A run, a line per call: the draft that was verified, how much of it was accepted, what was committed, what was kept."""
+    lines = []
+    for number, step in enumerate(steps, start=1):
+        draft = f"draft {list(step.verified)}, {step.accepted} accepted" if step.verified else "no draft"
+        end = f", stops for {step.stop!r}" if step.stop else ""
+        lines.append(f"call {number}: {draft}; commits {list(step.committed)}, keeps {step.retained}{end}")
+    return "\n".join(lines)
+
+
+def program(system: System, instance: Instance, expected: Tokens | None = None) -> str:
+    """Python that runs the instance again; empty where the schedule has no source."""
+    if not system.source:
+        return ""
+    limits = instance.limits
+    arguments = [str(limits.max_new_tokens)]
+    arguments += [f"eos={sorted(limits.eos)}"] if limits.eos else []
+    arguments += [f"stop={[list(marker) for marker in limits.stop]}"] if limits.stop else []
+    coins = f", {instance.coins}" if instance.coins else ""
+    check = "print(run)" if expected is None else f"assert run.tokens == {expected!r}, run.tokens"
+    return "\n".join(
+        (
+            "from simulator import *",
+            "from simulator.oracles import *",
+            system.source,
+            f"model = {instance.source}",
+            f"run = generate(model, schedule, {instance.prompt!r}, Limits.of({', '.join(arguments)}){coins})",
+            check,
+        )
+    )
+
+
+def with_chance(instance: Instance, chance: Source, coins: str) -> Instance:
+    """The same instance under other coins."""
+    return instance._replace(chance=chance, coins=coins)
+
+
+def only_schedule(system: System, schedule: Policy) -> System:
+    """The same system around another schedule."""
+    return replace(system, schedule=schedule)
