@@ -8,10 +8,11 @@ _ROWS = """\
 DOM-WIDE | ASM3.1 | THM3.2 holds when both schedules begin with start `wide`.
 DOM-SAMPLED | ASM3.1 | THM3.2 holds when both schedules begin with start `sampled`.
 DOM-ANYORDER | ASM3.1 | Algorithm 3 in textual order needs no more calls than its two-call Linear-SS.
-ASM-NEEDED | - | Without ASM3.1 there are drafters under which Packed-SS needs more calls than Linear-SS.
-ASM-REACH | - | THM3.2 needs only that a fresh draft's reach never shrinks from one visited context to a later one.
-BOUND-2D | - | Without any assumption NFE_packed <= NFE_linear + 2d, d the contexts of Packed-SS where reach has shrunk.
-DOM-SAMPLING | - | When sampling, Packed-SS and Linear-SS compared by the law of NFE over small tables (no theorem).
+ASM-NEEDED | - | Without ASM3.1 Packed-SS can need more calls than Linear-SS, from L = 8, W = 4 on (L = 7 if started `wide`).
+ASM-REACH | - | THM3.2 needs only that no context of Packed-SS in step with Linear-SS, or none out of step, has a shrunk reach.
+BOUND-2D | - | With e, o contexts of shrunk reach in and out of step, NFE_packed <= NFE_linear + max(0, min(2e, 2o - 1)).
+BOUND-RATIO | - | Whatever the drafter, NFE_packed <= max(1, W/2) NFE_linear, and no smaller factor does.
+DOM-SAMPLING | - | When sampling, calls are those of random correctness matrices, so what all matrices obey holds in law.
 """
 
 BEYOND = {

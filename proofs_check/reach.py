@@ -104,11 +104,11 @@ def check_bound(start: Start, budget: Budget) -> Iterator[Entry]:
 
 def _twice(start: Start, excess: int, length: int, width: int) -> str:
     """A matrix whose excess is twice d, the in-step contexts with a reach below that of any shorter context, visited or not."""
-    for outcome, cells in joint.classes(length, width, start, lambda outcome: outcome == Outcome(excess, 1, 2)):
+    for _, cells in joint.classes(length, width, start, lambda outcome: outcome == Outcome(excess, 1, 2)):
         runs = Runs(rows_of(cells, length, 0), width, start)
         _, in_step, _ = runs.contexts()
         if sum(runs.reach(y) < max(map(runs.reach, range(y)), default=0) for y in in_step) == 1:
-            return _show(length, width, start, outcome)
+            return f"L={length}, W={width}\n{runs.picture()}"
     return ""
 
 
