@@ -28,7 +28,7 @@ from simulator.schedules import STARTS, linear, packed, quadratic
 from spec.thresholds import F, threshold_model
 
 LENGTHS: dict[Budget, int] = {"quick": 8, "full": 10}
-SCHEDULER_LENGTHS: dict[Budget, int] = {"quick": 4, "full": 6}
+SCHEDULER_LENGTHS: dict[Budget, int] = {"quick": 4, "full": 5}
 SCHEDULES = ("linear", "packed", "quadratic", "any-order linear", "any-order packed")
 SWEPT = (*STARTS[:3], "any-order")  # what check_runs knows; `prompt` only adds a call to both schedules
 Vector = tuple[int, ...]
@@ -189,7 +189,7 @@ def check_lemmas(length: int) -> list[Entry]:
     tally = sweep.tally
 
     def explain(kind: int, width: int, c_star: Vector) -> str:
-        padded = np.array([0, *c_star, *[0] * (2 * width + 2)])
+        padded = np.array([0, *c_star, *[0] * (width + 2)])
         contexts = range(len(c_star) + 1)
         reach = [int(k.F(c, width, padded)) for c in contexts]
         fresh = [int(k.verified(padded, c, c, c + width)) for c in contexts]

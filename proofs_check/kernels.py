@@ -240,32 +240,40 @@ def sweep_lemmas(length: int, width: int) -> Any:
     SHORT      two passes of Packed-SS from c end before F(c): the first at c' = c + 1 + h for any h = 0 .. W accepted tokens
                of whatever draft was in hand, the second verifies what it drafted at c
     """
-    c_star = np.zeros(length + 2 * width + 3, np.int64)
+    c_star = np.zeros(length + width + 2, np.int64)
     reach = np.zeros(length + 1, np.int64)
     tally, failures = np.zeros(10, np.int64), np.zeros((3, length + 1), np.int64)
     going = True
     while going:
-        tally[VECTORS] += 1
+        by_width = pairs = beyond = states = past = retained = tight = 0  # plain numbers are faster than array elements
         for c in range(length + 1):
             reach[c] = F(c, width, c_star)
             if reach[c] != verified(c_star, c, c, c + width):
                 note(failures, NOT_FRESH, c_star, length)
-            tally[BY_WIDTH] += reach[c] == c + width + 1
-            tally[BY_ERROR] += reach[c] <= c + width
+            by_width += reach[c] == c + width + 1
         for c in range(length + 1):
             for later in range(c + 1, length + 1):
-                tally[PAIRS] += 1
-                tally[BEYOND] += later >= reach[c]
-                tally[WITHIN] += later < reach[c]
+                pairs += 1
+                beyond += later >= reach[c]
                 if reach[later] < reach[c]:
                     note(failures, DECREASES, c_star, length)
             for first in range(c + 1, c + width + 2):
                 second = verified(c_star, c, first, c + width)
-                tally[STATES] += 1
-                tally[PAST] += first >= reach[c]
-                tally[RETAINED] += first + 1 < reach[c]
-                tally[TIGHT] += second == reach[c]
+                states += 1
+                past += first >= reach[c]
+                retained += first + 1 < reach[c]
+                tight += second == reach[c]
                 if second < reach[c]:
                     note(failures, SHORT, c_star, length)
+        tally[VECTORS] += 1
+        tally[BY_WIDTH] += by_width
+        tally[BY_ERROR] += length + 1 - by_width
+        tally[PAIRS] += pairs
+        tally[BEYOND] += beyond
+        tally[WITHIN] += pairs - beyond
+        tally[STATES] += states
+        tally[PAST] += past
+        tally[RETAINED] += retained
+        tally[TIGHT] += tight
         going = next_vector(c_star, length)
     return tally, failures
