@@ -233,6 +233,44 @@ def validate(
     return 1 if "DIFFERENT" in verdicts else 2 if "NOT RUN" in verdicts else 0
 
 
+@app.command()
+def check(
+    schedule: Annotated[
+        str, typer.Argument(help="ar, linear, packed, quadratic, branches:0,2,..., or module:Object of yours.")
+    ],
+    declares: Annotated[
+        str | None, typer.Option(help="The schedule whose calls it must make; a built-in one declares itself.")
+    ] = None,
+    width: Annotated[int, typer.Option("--width", "-w", help="Width W of a built-in schedule and of the declared one.")] = 3,
+    start: Start = "algorithm",
+    limit: Annotated[float, typer.Option(help="Seconds that one stage may take.")] = 20.0,
+    json_file: Json = None,
+    quiet: Quiet = False,
+) -> int:
+    """The battery on a schedule: is it exact, and does it make the calls it declares? Yours runs in a child process."""
+    from proofs_check.battery import check_schedule
+    from proofs_check.loading import load
+    from simulator.schedules import NAMES, named
+
+    if not limit > 0:
+        raise InvalidInput(f"--limit must be > 0 seconds, got {limit}")
+    policy = named(declares, width, start) if declares else None
+    if schedule.split(":")[0] in {name.split(":")[0] for name in NAMES}:
+        subject = named(schedule, width, start)
+        policy = policy or subject
+        source = f"schedule = named({schedule!r}, {width}, {start!r})"
+    else:
+        subject, source = load(schedule, "schedules", ("init", "request", "absorb"))
+        source = source.replace("subject =", "schedule =")
+    report = check_schedule(subject, policy, limit=limit, name=schedule, source=source)
+    if not quiet:
+        print(report)
+    arguments = {"schedule": schedule, "declares": declares, "width": width, "start": start, "limit": limit}
+    write_json(json_file, "check", arguments, [report.plain()])
+    replay_line(quiet)
+    return report.exit_code
+
+
 @app.command("check-trace")
 def check_trace(
     file: Annotated[Path, typer.Argument(help="A trace: JSON Lines of schema 1, as --trace writes it.")],
