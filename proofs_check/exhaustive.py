@@ -30,7 +30,6 @@ from spec.thresholds import F, threshold_model
 LENGTHS: dict[Budget, int] = {"quick": 8, "full": 10}
 SCHEDULER_LENGTHS: dict[Budget, int] = {"quick": 4, "full": 5}
 SCHEDULES = ("linear", "packed", "quadratic", "any-order linear", "any-order packed")
-SWEPT = (*STARTS[:3], "any-order")  # what check_runs knows; `prompt` only adds a call to both schedules
 Vector = tuple[int, ...]
 REJECTED, SURVIVED = "a rejected draft", "a draft that survives a rejection"
 FULL, CUT = "a draft of 2 or more accepted in full", "a stop inside a block"
@@ -128,10 +127,13 @@ class Sweep:
 
 
 def check_runs(start: str, length: int) -> list[Entry]:
-    """Packed-SS against Linear-SS, call by call, under a start of SWEPT."""
+    """Packed-SS against Linear-SS, call by call, under start algorithm, wide or sampled, or `any-order`: in Algorithm 3.
+
+    Start `prompt` only adds a call to both schedules.
+    """
     from proofs_check import kernels as k
 
-    code = k.TEXTUAL if start == "any-order" else SWEPT.index(start)
+    code = k.TEXTUAL if start == "any-order" else STARTS.index(start)
     sweep = Sweep(k.sweep_runs, length, code)
     tally = sweep.tally
 
