@@ -175,6 +175,10 @@ class _Fork:
             coin = self.coins[key] = _IntervalCoin(self, key)
         return coin
 
+    def intervals(self) -> dict[tuple[str, int], tuple[Fraction, Fraction]]:
+        """What this run knows of each coin it asked for, by purpose and position: the coin lies in [low, high)."""
+        return {key: (fraction(coin.low), fraction(coin.high)) for key, coin in self.coins.items()}
+
 
 class _IntervalCoin:
     """A coin known to lie in [low, high). Comparing it with x inside splits the run in two."""
