@@ -12,7 +12,7 @@ from importlib import import_module
 from proofs_check.ledger import Budget, Check, Entry
 from simulator.errors import InvalidInput
 
-MODULES = ("chain", "exhaustive", "necessity", "reach", "sampling_dominance")  # each exports CHECKS
+MODULES = ("chain", "exhaustive", "necessity", "reach", "sampling_dominance", "any_order")  # each exports CHECKS
 
 
 def all_checks() -> list[Check]:
