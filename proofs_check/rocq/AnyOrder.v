@@ -39,13 +39,26 @@ Proof.
   destruct (i =? j) eqn:H; [apply Nat.eqb_eq in H; tauto|]. apply Nat.eqb_neq in H. rewrite IH. tauto.
 Qed.
 
+Definition unresolved (P : pairs) (E : nat) : list nat := filter (fun j => negb (resolved P j)) (seq 1 E).
+
+Lemma E_falls s' D : fold_right Nat.min s' D <= s'.
+Proof. induction D as [|e D IH]; simpl; lia. Qed.
+
+Lemma find_filter P E j : j <= E -> find (filter (fun jx => fst jx <=? E) P) j = find P j.
+Proof.
+  intros H. induction P as [|[i x] P IH]; simpl; [reflexivity|]. destruct (i <=? E) eqn:HE; simpl.
+  - rewrite IH. reflexivity.
+  - apply Nat.leb_gt in HE. assert (N : i =? j = false) by (apply Nat.eqb_neq; lia). rewrite N. exact IH.
+Qed.
+
+Lemma unresolved_in P E j : In j (unresolved P E) <-> 1 <= j <= E /\ resolved P j = false.
+Proof. unfold unresolved. rewrite filter_In, in_seq, negb_true_iff. intuition lia. Qed.
+
 Section AnyOrder.
 Variables (W L : nat).
 Variable v : pairs -> nat -> nat. (* the verifier's argmax at a position, after these pairs *)
 Variable z : pairs -> nat -> nat. (* the drafter's *)
 Variable ends : pairs -> list nat. (* the positions at which an output with these pairs may end *)
-
-Definition unresolved (P : pairs) (E : nat) : list nat := filter (fun j => negb (resolved P j)) (seq 1 E).
 
 Definition active (P : pairs) (E : nat) : list nat := (* ALG3.L3-L4 *)
   match unresolved P E with
@@ -194,19 +207,6 @@ Fixpoint idle (t : past) : nat := (* calls since the last one that verified *)
   | [] => 0
   | c :: t => if verified c then 0 else S (idle t)
   end.
-
-Lemma E_falls s' D : fold_right Nat.min s' D <= s'.
-Proof. induction D as [|e D IH]; simpl; lia. Qed.
-
-Lemma find_filter P E j : j <= E -> find (filter (fun jx => fst jx <=? E) P) j = find P j.
-Proof.
-  intros H. induction P as [|[i x] P IH]; simpl; [reflexivity|]. destruct (i <=? E) eqn:HE; simpl.
-  - rewrite IH. reflexivity.
-  - apply Nat.leb_gt in HE. assert (N : i =? j = false) by (apply Nat.eqb_neq; lia). rewrite N. exact IH.
-Qed.
-
-Lemma unresolved_in P E j : In j (unresolved P E) <-> 1 <= j <= E /\ resolved P j = false.
-Proof. unfold unresolved. rewrite filter_In, in_seq, negb_true_iff. intuition lia. Qed.
 
 Lemma active_in P E j : In j (active P E) -> In j (unresolved P E).
 Proof. unfold active. destruct (unresolved P E) as [|l r]; [auto|]. rewrite filter_In. tauto. Qed.
@@ -391,3 +391,477 @@ Proof.
     + right. apply HD in Hin. destruct Hin as [x [Hx He]]. exists x. split; [|exact He]. apply filter_In. cbn [fst].
       split; [exact Hx|apply Nat.leb_refl].
 Qed.
+
+(** ** From left to right: Packed-SS against the two-call Linear-SS *)
+
+(* Tokens gained by verifying from c on in a window of n positions, when the draft is right where [right] says so. *)
+Fixpoint gain (right : nat -> bool) (c n : nat) : nat :=
+  match n with
+  | 0 => 0
+  | S n => if right (S c) then S (gain right (S c) n) else 1
+  end.
+
+Lemma gain_bound right n : forall c, gain right c n <= n.
+Proof. induction n as [|n IH]; intros c; simpl; [lia|]. specialize (IH (S c)). destruct (right (S c)); lia. Qed.
+
+Lemma gain_positive right c n : 1 <= n -> 1 <= gain right c n.
+Proof. destruct n; simpl; [lia|]. destruct (right (S c)); lia. Qed.
+
+Lemma gain_right right n : forall c k, c < k < c + gain right c n -> right k = true.
+Proof.
+  induction n as [|n IH]; simpl; intros c k H; [lia|]. destruct (right (S c)) eqn:R; [|lia].
+  destruct (Nat.eq_dec k (S c)) as [->|N]; [exact R|]. apply (IH (S c)). lia.
+Qed.
+
+Lemma gain_reaches right n : forall c m, m <= n -> (forall k, c < k < c + m -> right k = true) -> m <= gain right c n.
+Proof.
+  induction n as [|n IH]; simpl; intros c m Hm H; [lia|]. destruct m as [|[|m]]; [lia|destruct (right (S c)); lia|].
+  rewrite (H (S c)) by lia. apply le_n_S, IH; [lia|]. intros k Hk. apply H. lia.
+Qed.
+
+Lemma gain_ext f g n : forall c, (forall k, c < k <= c + n -> f k = g k) -> gain f c n = gain g c n.
+Proof.
+  induction n as [|n IH]; simpl; intros c H; [reflexivity|]. rewrite (H (S c)) by lia.
+  destruct (g (S c)); [|reflexivity]. f_equal. apply IH. intros k Hk. apply H. lia.
+Qed.
+
+Lemma iter_succ {A} n (f : A -> A) a : Nat.iter (S n) f a = f (Nat.iter n f a).
+Proof. reflexivity. Qed.
+
+Section Thresholds.
+Variables W L : nat.
+Variable c_star : nat -> nat. (* ASM3.1 *)
+
+(* Verified positions after one iteration of Linear-SS, after one call of Packed-SS with a draft from [before]. *)
+Definition linear_step (c : nat) : nat := c + gain (fun k => c_star k <=? c) c (Nat.min W (L - c)).
+
+Definition drafted_right (before : option nat) (k : nat) : bool :=
+  match before with
+  | None => false
+  | Some b => (k <=? b + W) && (c_star k <=? b)
+  end.
+
+Definition packed_step (s : option nat * nat) : option nat * nat :=
+  (Some (snd s), snd s + gain (drafted_right (fst s)) (snd s) (Nat.min W (L - snd s))).
+
+Definition linear_position (t : nat) : nat := Nat.iter t linear_step 0.
+Definition packed_position (n : nat) : nat := snd (Nat.iter n packed_step (None, 0)).
+
+Lemma linear_step_monotone c d : c <= d -> linear_step c <= linear_step d.
+Proof.
+  intros H. unfold linear_step at 1. set (g := gain _ c _).
+  assert (B : g <= Nat.min W (L - c)) by apply gain_bound.
+  destruct (Nat.le_gt_cases (c + g) d) as [Le|Gt]; [unfold linear_step; lia|].
+  enough (c + g - d <= gain (fun k => c_star k <=? d) d (Nat.min W (L - d))) by (unfold linear_step; lia).
+  apply gain_reaches; [lia|]. intros k Hk. assert (R : (c_star k <=? c) = true).
+  { apply (gain_right (fun k => c_star k <=? c) (Nat.min W (L - c)) c). fold g. lia. }
+  apply Nat.leb_le in R. apply Nat.leb_le. lia.
+Qed.
+
+(* LEMB2 in a window of W positions that counts the verifier's own token *)
+Lemma two_calls s : linear_step (snd s) <= snd (packed_step (packed_step s)).
+Proof.
+  destruct s as [before c]. unfold packed_step. cbn [fst snd]. set (c1 := c + gain (drafted_right before) c _).
+  unfold linear_step. set (g := gain _ c _). assert (B : g <= Nat.min W (L - c)) by apply gain_bound.
+  destruct (Nat.le_gt_cases (c + g) c1) as [Le|Gt]; [lia|].
+  enough (c + g - c1 <= gain (drafted_right (Some c)) c1 (Nat.min W (L - c1))) by lia.
+  apply gain_reaches; [unfold c1; lia|]. intros k Hk. unfold drafted_right.
+  assert (R : (c_star k <=? c) = true).
+  { apply (gain_right (fun k => c_star k <=? c) (Nat.min W (L - c)) c). fold g. lia. }
+  rewrite R, andb_true_r. apply Nat.leb_le. lia.
+Qed.
+
+Lemma positions_dominate t : linear_position t <= packed_position (2 * t).
+Proof.
+  unfold linear_position, packed_position. induction t as [|t IH]; [simpl; lia|].
+  replace (2 * S t) with (S (S (2 * t))) by lia. rewrite (iter_succ t), (iter_succ (S (2 * t))), (iter_succ (2 * t)).
+  eapply Nat.le_trans; [apply linear_step_monotone, IH|apply two_calls].
+Qed.
+
+Lemma linear_step_grows c : 1 <= W -> Nat.min (S c) (Nat.max c L) <= linear_step c.
+Proof.
+  intros HW. unfold linear_step. destruct (Nat.le_gt_cases L c) as [Le|Gt]; [lia|].
+  pose proof (gain_positive (fun k => c_star k <=? c) c (Nat.min W (L - c))). lia.
+Qed.
+
+Lemma linear_position_reaches t : 1 <= W -> Nat.min t L <= linear_position t.
+Proof.
+  intros HW. unfold linear_position. induction t as [|t IH]; [lia|]. rewrite iter_succ.
+  pose proof (linear_step_grows (Nat.iter t linear_step 0) HW). lia.
+Qed.
+
+End Thresholds.
+
+Lemma first_true (f : nat -> bool) n : f n = true -> exists m, m <= n /\ f m = true /\ forall i, i < m -> f i = false.
+Proof.
+  induction n as [n IH] using lt_wf_ind. intros H. destruct (existsb f (seq 0 n)) eqn:X.
+  - apply existsb_exists in X. destruct X as [i [Hi Hf]]. apply in_seq in Hi. destruct (IH i ltac:(lia) Hf) as [m [A B]].
+    exists m. split; [lia|exact B].
+  - exists n. repeat split; [lia|exact H|]. intros i Hi. destruct (f i) eqn:F; [|reflexivity].
+    assert (existsb f (seq 0 n) = true) by (apply existsb_exists; exists i; rewrite in_seq; split; [lia|exact F]). congruence.
+Qed.
+
+Section LeftToRight.
+Variables W L : nat.
+Hypothesis W_positive : 1 <= W.
+Variables v z : pairs -> nat -> nat.
+Variable eos : nat -> bool.
+Variable x : nat -> nat. (* the greedy continuation from left to right *)
+Variable c_star : nat -> nat.
+Variable e : nat. (* where it ends: at its first EOS or at L *)
+
+Definition segment (c n : nat) : pairs := map (fun k => (k, x k)) (seq (S c) n).
+Definition prefix (c : nat) : pairs := segment 0 c.
+
+Hypothesis greedy : forall c, c < L -> v (prefix c) (S c) = x (S c).
+(* ASM3.1, where one of the two schedules drafts *)
+Hypothesis thresholds : forall c k, (exists n, c = packed_position W L c_star n \/ c = linear_position W L c_star n) ->
+  c < e -> c < k <= L -> k <= c + W -> (z (prefix c) k =? x k) = (c_star k <=? c).
+Hypothesis e_limit : e <= L.
+Hypothesis e_first : forall k, 1 <= k < e -> eos (x k) = false.
+Hypothesis e_ends : e = L \/ 1 <= e /\ eos (x e) = true.
+
+Definition ltr (t : past) (U : list nat) : list nat := U.
+Let the_ends := eos_positions eos.
+Let packed_ltr := packed W L z the_ends ltr.
+Let linear_ltr := linear W L z the_ends ltr.
+Let state := state L the_ends.
+
+(* What the state is when c positions are verified *)
+Definition at_position (c : nat) : pairs * nat := if c <? e then (prefix c, L) else (prefix e, e).
+
+Lemma segment_app c n m : segment c n ++ segment (c + n) m = segment c (n + m).
+Proof. unfold segment. rewrite <- map_app, <- Nat.add_succ_l, <- seq_app. reflexivity. Qed.
+
+Lemma prefix_app c n : prefix c ++ segment c n = prefix (c + n).
+Proof. apply (segment_app 0). Qed.
+
+Lemma find_segment c n j : find (segment c n) j = if (c <? j) && (j <=? c + n) then Some (x j) else None.
+Proof.
+  revert c. unfold segment. induction n as [|n IH]; intros c.
+  - simpl. replace ((c <? j) && (j <=? c + 0)) with false; [reflexivity|].
+    symmetry. apply andb_false_iff. rewrite Nat.ltb_ge, Nat.leb_gt. lia.
+  - cbn [seq map find]. destruct (S c =? j) eqn:H.
+    + apply Nat.eqb_eq in H. subst j. replace ((c <? S c) && (S c <=? c + S n)) with true; [reflexivity|].
+      symmetry. apply andb_true_iff. rewrite Nat.ltb_lt, Nat.leb_le. lia.
+    + apply Nat.eqb_neq in H. rewrite IH.
+      replace ((S c <? j) && (j <=? S c + n)) with ((c <? j) && (j <=? c + S n)); [reflexivity|].
+      apply eq_true_iff_eq. rewrite !andb_true_iff, !Nat.ltb_lt, !Nat.leb_le. lia.
+Qed.
+
+Lemma resolved_prefix c j : 1 <= j -> resolved (prefix c) j = (j <=? c).
+Proof.
+  intros H. unfold resolved, prefix. rewrite find_segment. assert (A : 0 <? j = true) by (apply Nat.ltb_lt; lia).
+  rewrite A. cbn [andb Nat.add]. destruct (j <=? c); reflexivity.
+Qed.
+
+Lemma filter_interval f a b n : (forall j, a <= j < a + n -> f j = (b <=? j)) -> a <= b -> filter f (seq a n) = seq b (a + n - b).
+Proof.
+  revert a. induction n as [|n IH]; intros a H Hab; simpl.
+  - replace (a + 0 - b) with 0 by lia. reflexivity.
+  - rewrite (H a) by lia. destruct (b <=? a) eqn:Hb.
+    + apply Nat.leb_le in Hb. assert (b = a) by lia. subst b. replace (a + S n - a) with (S n) by lia. simpl. f_equal.
+      assert (T : forall l, (forall j, In j l -> f j = true) -> filter f l = l).
+      { induction l as [|i l I]; simpl; intros T; [reflexivity|]. rewrite T by auto. f_equal. apply I. auto. }
+      apply T. intros j Hj. apply in_seq in Hj. rewrite (H j) by lia. apply Nat.leb_le. lia.
+    + apply Nat.leb_gt in Hb. rewrite (IH (S a)) by (lia || (intros j Hj; apply H; lia)). f_equal. lia.
+Qed.
+
+Lemma filter_below f a b n : (forall j, a <= j < a + n -> f j = (j <? b)) -> filter f (seq a n) = seq a (Nat.min n (b - a)).
+Proof.
+  revert a. induction n as [|n IH]; intros a H; simpl; [reflexivity|]. rewrite (H a) by lia. destruct (a <? b) eqn:Hb.
+  - apply Nat.ltb_lt in Hb. rewrite (IH (S a)) by (intros j Hj; apply H; lia). replace (b - a) with (S (b - S a)) by lia. reflexivity.
+  - apply Nat.ltb_ge in Hb. rewrite (IH (S a)) by (intros j Hj; apply H; lia). replace (b - a) with 0 by lia.
+    replace (b - S a) with 0 by lia. rewrite Nat.min_0_r. reflexivity.
+Qed.
+
+Lemma unresolved_prefix c : c <= L -> unresolved (prefix c) L = seq (S c) (L - c).
+Proof.
+  intros H. unfold unresolved. rewrite (filter_interval _ 1 (S c) L); [f_equal; lia| |lia].
+  intros j Hj. rewrite resolved_prefix by lia. apply eq_true_iff_eq. rewrite negb_true_iff, Nat.leb_gt, Nat.leb_le. lia.
+Qed.
+
+Lemma active_prefix c : c <= L -> active W (prefix c) L = seq (S c) (Nat.min W (L - c)).
+Proof.
+  intros H. unfold active. rewrite (unresolved_prefix c H). destruct (L - c) as [|n] eqn:Hn; [rewrite Nat.min_0_r; reflexivity|].
+  cbn [seq]. change (S c :: seq (S (S c)) n) with (seq (S c) (S n)). rewrite (filter_below _ (S c) (S c + W)) by reflexivity.
+  f_equal. lia.
+Qed.
+
+(* The position after verifying: the tokens are those of x, whatever the draft. *)
+Lemma verify_ltr D n : forall c, c + n <= L ->
+  snd (verify v (prefix c) D (seq (S c) n)) =
+  segment c (gain (fun k => match find D k with Some d => d =? x k | None => false end) c n).
+Proof.
+  induction n as [|n IH]; intros c H; [reflexivity|]. cbn [seq]. rewrite verify_cons. cbn [gain]. rewrite greedy by lia.
+  destruct (find D (S c)) as [d|]; [|reflexivity]. destruct (d =? x (S c)) eqn:Hd; [|reflexivity].
+  apply Nat.eqb_eq in Hd. subst d. cbn [snd].
+  change (prefix c ++ [(S c, x (S c))]) with (prefix c ++ segment c 1). rewrite prefix_app, Nat.add_1_r, IH by lia. reflexivity.
+Qed.
+
+Lemma append_ltr c n : c < e -> c + n <= L -> append the_ends (prefix c, L) (segment c n) = at_position (c + n).
+Proof.
+  intros Hc Hn. unfold append. cbn [fst snd]. rewrite prefix_app. set (m := c + n) in *.
+  assert (P : forall j, In j (the_ends (prefix m)) <-> 1 <= j <= m /\ eos (x j) = true).
+  { intros j. unfold the_ends, eos_positions. rewrite in_map_iff. split.
+    - intros [[i y] [<- H]]. apply filter_In in H. destruct H as [H Hy]. apply in_map_iff in H. destruct H as [k [Hk Hin]].
+      injection Hk as <- <-. apply in_seq in Hin. simpl in *. split; [lia|exact Hy].
+    - intros [H Hj]. exists (j, x j). split; [reflexivity|]. apply filter_In. split; [|exact Hj].
+      apply in_map_iff. exists j. split; [reflexivity|]. apply in_seq. lia. }
+  assert (Least : forall D d, d <= L -> (forall j, In j D -> d <= j) -> (d = L \/ In d D) -> fold_right Nat.min L D = d).
+  { clear. induction D as [|i D I]; simpl; intros d Hd H Hin; [intuition lia|]. assert (d <= i) by (apply H; auto).
+    destruct Hin as [->|[->|Hin]].
+    - rewrite (I L) by auto. lia.
+    - pose proof (E_falls L D). assert (Lo : d <= fold_right Nat.min L D).
+      { clear I. induction D as [|k D J]; simpl in *; [exact Hd|]. assert (d <= k) by (apply H; auto).
+        assert (d <= fold_right Nat.min L D) by (apply J; [|apply E_falls]; intros j [Hj|Hj]; apply H; auto). lia. }
+      lia.
+    - rewrite (I d) by auto. lia. }
+  assert (Cut : forall E k, k <= E -> filter (fun jx => fst jx <=? E) (prefix k) = prefix k).
+  { intros E k Hk. assert (T : forall l : pairs, (forall j, In j l -> fst j <=? E = true) -> filter (fun jx => fst jx <=? E) l = l).
+    { induction l as [|i l I]; simpl; intros T; [reflexivity|]. rewrite T by auto. f_equal. apply I. auto. }
+    apply T. intros j Hj. apply in_map_iff in Hj. destruct Hj as [i [<- Hi]]. apply in_seq in Hi. apply Nat.leb_le. simpl. lia. }
+  unfold at_position. destruct (m <? e) eqn:Hm.
+  - apply Nat.ltb_lt in Hm. rewrite (Least _ L); [rewrite Cut by lia; reflexivity|lia| |auto].
+    intros j Hj. apply P in Hj. destruct Hj as [Hj Ej]. rewrite (e_first j) in Ej by lia. discriminate Ej.
+  - apply Nat.ltb_ge in Hm. rewrite (Least _ e); [|exact e_limit| |].
+    + f_equal. replace m with (e + (m - e)) by lia. rewrite <- prefix_app, filter_app, Cut by lia.
+      assert (T : forall l : pairs, (forall j, In j l -> fst j <=? e = false) -> filter (fun jx => fst jx <=? e) l = []).
+      { induction l as [|i l I]; simpl; intros T; [reflexivity|]. rewrite T by auto. apply I. auto. }
+      rewrite T; [apply app_nil_r|]. intros j Hj. apply in_map_iff in Hj. destruct Hj as [i [<- Hi]].
+      apply in_seq in Hi. apply Nat.leb_gt. simpl. lia.
+    + intros j Hj. apply P in Hj. destruct Hj as [Hj Ej]. destruct (Nat.le_gt_cases e j); [assumption|].
+      rewrite (e_first j) in Ej by lia. discriminate Ej.
+    + destruct e_ends as [->|[H1 H2]]; [auto|]. right. apply P. split; [lia|exact H2].
+Qed.
+
+Lemma find_propose P js k : find (propose z P js) k = if existsb (Nat.eqb k) js then Some (z P k) else None.
+Proof.
+  induction js as [|j js IH]; simpl; [reflexivity|]. rewrite (Nat.eqb_sym k j). destruct (j =? k) eqn:H; [|exact IH].
+  apply Nat.eqb_eq in H. subst j. reflexivity.
+Qed.
+
+Lemma finished_at c : c <= L -> forall t, state t = at_position c -> finished L the_ends t = (e <=? c).
+Proof.
+  intros Hc t Ht. unfold finished. fold state. rewrite Ht. unfold at_position. destruct (c <? e) eqn:H; cbn [fst snd].
+  - apply Nat.ltb_lt in H. rewrite unresolved_prefix by lia. assert (N : e <=? c = false) by (apply Nat.leb_gt; lia).
+    rewrite N. destruct (L - c) eqn:Z; [lia|reflexivity].
+  - apply Nat.ltb_ge in H. assert (Y : e <=? c = true) by (apply Nat.leb_le; lia). rewrite Y.
+    destruct (unresolved (prefix e) e) as [|j js] eqn:U; [reflexivity|]. exfalso.
+    assert (I : In j (unresolved (prefix e) e)) by (rewrite U; left; reflexivity).
+    apply unresolved_in in I. destruct I as [I J]. rewrite resolved_prefix in J by lia. apply Nat.leb_gt in J. lia.
+Qed.
+
+Definition calls (s : schedule) (n : nat) : past := Nat.iter n (fun t => make_call W L v the_ends s t :: t) [].
+
+Lemma run_calls s m : finished L the_ends (calls s m) = true -> (forall i, i < m -> finished L the_ends (calls s i) = false) ->
+  forall n k, k <= m <= k + n -> run W L v the_ends s n (calls s k) = calls s m.
+Proof.
+  intros Hm Hi. induction n as [|n IH]; intros k Hk; simpl.
+  - replace k with m by lia. rewrite Hm. reflexivity.
+  - destruct (Nat.eq_dec k m) as [->|N]; [rewrite Hm; reflexivity|]. rewrite Hi by lia.
+    apply (IH (S k)). lia.
+Qed.
+
+Lemma gain_in_window right c : c <= L -> c + gain right c (Nat.min W (L - c)) <= L.
+Proof. intros H. pose proof (gain_bound right (Nat.min W (L - c)) c). lia. Qed.
+
+Lemma packed_refines n :
+  (forall i, i < n -> packed_position W L c_star i < e) ->
+  let (before, c) := Nat.iter n (packed_step W L c_star) (None, 0) in
+  c <= L /\ state (calls packed_ltr n) = at_position c /\
+  (c < e -> forall k, c < k <= L ->
+    match find (packed_drafts W L z the_ends (calls packed_ltr n)) k with Some d => d =? x k | None => false end
+    = drafted_right W c_star before k).
+Proof.
+  induction n as [|n IH]; intros H.
+  - cbn [Nat.iter]. split; [lia|]. split; [|reflexivity]. unfold at_position. destruct (0 <? e) eqn:He; [reflexivity|].
+    apply Nat.ltb_ge in He. assert (e = 0) by lia. unfold state, calls. simpl. destruct e_ends as [->|]; [|lia].
+    replace L with 0 by lia. reflexivity.
+  - pose proof (H n ltac:(lia)) as Hn. unfold packed_position in Hn.
+    rewrite iter_succ. specialize (IH ltac:(intros i Hi; apply H; lia)).
+    assert (Met : exists m, snd (Nat.iter n (packed_step W L c_star) (None, 0)) = packed_position W L c_star m
+      \/ snd (Nat.iter n (packed_step W L c_star) (None, 0)) = linear_position W L c_star m) by (exists n; left; reflexivity).
+    destruct (Nat.iter n (packed_step W L c_star) (None, 0)) as [before c]. cbn [snd] in Hn, Met.
+    destruct IH as [Hc [Hs Hd]]. specialize (Hd Hn). unfold packed_step. cbn [fst snd].
+    assert (At : at_position c = (prefix c, L)) by (unfold at_position; apply Nat.ltb_lt in Hn; rewrite Hn; reflexivity).
+    set (t := calls packed_ltr n) in *. set (g := gain (drafted_right W c_star before) c (Nat.min W (L - c))).
+    assert (Hg : c + g <= L) by (apply gain_in_window; exact Hc).
+    assert (Made : exists h', make_call W L v the_ends packed_ltr t = Call true (seq (S c) (Nat.min W (L - c))) h' (segment c g)).
+    { unfold make_call. fold state. rewrite Hs, At. unfold packed_ltr, packed. cbn [order verifies drafts].
+      unfold always, ltr. rewrite active_prefix by exact Hc. rewrite verify_ltr by lia. eexists. do 2 f_equal. unfold g.
+      apply gain_ext. intros k Hk. apply Hd. lia. }
+    destruct Made as [h' Made].
+    assert (S1 : state (calls packed_ltr (S n)) = at_position (c + g)).
+    { unfold calls. rewrite iter_succ. fold (calls packed_ltr n). fold t. rewrite Made. unfold state. cbn [AnyOrder.state verified C].
+      fold state. rewrite Hs, At. apply append_ltr; [exact Hn|exact Hg]. }
+    split; [exact Hg|]. split; [exact S1|]. intros Hge k Hk.
+    assert (Dr : packed_drafts W L z the_ends (calls packed_ltr (S n)) =
+                 propose z (prefix c) (filter (fun j => negb (resolved (prefix (c + g)) j) && (j <=? L)) (seq (S c) (Nat.min W (L - c))))).
+    { unfold calls in S1 |- *. rewrite iter_succ in S1 |- *. fold (calls packed_ltr n) in S1 |- *. fold t in S1 |- *.
+      unfold packed_drafts, still_open. fold state. rewrite S1, Hs, At. cbn [fst snd]. unfold at_position.
+      apply Nat.ltb_lt in Hge. rewrite Hge. rewrite active_prefix by exact Hc. reflexivity. }
+    rewrite Dr, find_propose. unfold drafted_right.
+    assert (Ex : existsb (Nat.eqb k) (filter (fun j => negb (resolved (prefix (c + g)) j) && (j <=? L)) (seq (S c) (Nat.min W (L - c))))
+                 = (k <=? c + W)).
+    { apply eq_true_iff_eq. rewrite existsb_exists, Nat.leb_le. split.
+      - intros [j [Hj Hkj]]. apply Nat.eqb_eq in Hkj. subst j. apply filter_In in Hj. destruct Hj as [Hj _]. apply in_seq in Hj. lia.
+      - intros Hw. exists k. split; [|apply Nat.eqb_refl]. apply filter_In. rewrite in_seq. split; [lia|].
+        rewrite resolved_prefix by lia. apply andb_true_iff. rewrite negb_true_iff, Nat.leb_gt, Nat.leb_le. lia. }
+    rewrite Ex. destruct (k <=? c + W) eqn:Hw; [|reflexivity]. apply Nat.leb_le in Hw. cbn [andb]. apply thresholds; (exact Met || lia).
+Qed.
+
+Lemma drafting_keeps s t : verifies s t = false -> state (make_call W L v the_ends s t :: t) = state t.
+Proof. intros H. unfold make_call. rewrite H. destruct (AnyOrder.state _ _ _). reflexivity. Qed.
+
+Lemma linear_refines t :
+  (forall i, i < t -> linear_position W L c_star i < e) ->
+  let c := linear_position W L c_star t in
+  c <= L /\ state (calls linear_ltr (2 * t)) = at_position c /\ linear_verifies (calls linear_ltr (2 * t)) = false /\
+  (c < e -> state (calls linear_ltr (S (2 * t))) = at_position c).
+Proof.
+  induction t as [|t IH]; intros H; cbv zeta.
+  - change (linear_position W L c_star 0) with 0. change (2 * 0) with 0. change (calls linear_ltr 0) with (@nil call).
+    assert (Z : state [] = at_position 0).
+    { unfold at_position. destruct (0 <? e) eqn:He; [reflexivity|]. apply Nat.ltb_ge in He. assert (e = 0) by lia.
+      unfold state. simpl. destruct e_ends as [->|]; [|lia]. replace L with 0 by lia. reflexivity. }
+    split; [lia|]. split; [exact Z|]. split; [reflexivity|]. intros He. change (calls linear_ltr 1) with [make_call W L v the_ends linear_ltr []].
+    rewrite drafting_keeps by reflexivity. exact Z.
+  - pose proof (H t ltac:(lia)) as Ht. specialize (IH ltac:(intros i Hi; apply H; lia)). cbv zeta in IH.
+    unfold linear_position. rewrite iter_succ. fold (linear_position W L c_star t).
+    set (c := linear_position W L c_star t) in *. destruct IH as [Hc [Hs [Hv Hs1]]]. specialize (Hs1 Ht).
+    assert (At : at_position c = (prefix c, L)) by (unfold at_position; apply Nat.ltb_lt in Ht; rewrite Ht; reflexivity).
+    replace (2 * S t) with (S (S (2 * t))) by lia. set (n := 2 * t) in *.
+    assert (D : calls linear_ltr (S n) = Call false (seq (S c) (Nat.min W (L - c))) 0 [] :: calls linear_ltr n).
+    { unfold calls. rewrite iter_succ. fold (calls linear_ltr n). f_equal.
+      unfold make_call. fold state. rewrite Hs, At. change (verifies linear_ltr) with linear_verifies.
+      change (order linear_ltr) with (linear_order ltr). rewrite Hv, active_prefix by exact Hc. f_equal. unfold linear_order, ltr.
+      destruct (calls linear_ltr n) as [|k r]; [reflexivity|]. simpl in Hv.
+      destruct (verified k); [reflexivity|discriminate Hv]. }
+    set (g := gain (fun k => c_star k <=? c) c (Nat.min W (L - c))).
+    assert (Hg : c + g <= L) by (apply gain_in_window; exact Hc).
+    assert (M : exists h', calls linear_ltr (S (S n)) = Call true (seq (S c) (Nat.min W (L - c))) h' (segment c g) :: calls linear_ltr (S n)).
+    { eexists. unfold calls at 1. rewrite iter_succ. fold (calls linear_ltr (S n)). f_equal.
+      unfold make_call. fold state. rewrite Hs1, At, D. change (verifies linear_ltr) with linear_verifies.
+      change (order linear_ltr) with (linear_order ltr). change (drafts linear_ltr) with (linear_drafts W L z the_ends).
+      unfold linear_order, linear_drafts. cbn [linear_verifies verified negb pi].
+      rewrite verify_ltr by lia. do 2 f_equal.
+      apply gain_ext. intros k Hk. fold state. rewrite Hs, At. cbn [fst snd]. rewrite active_prefix, find_propose by exact Hc.
+      assert (Ex : existsb (Nat.eqb k) (seq (S c) (Nat.min W (L - c))) = true).
+      { apply existsb_exists. exists k. split; [apply in_seq; lia|apply Nat.eqb_refl]. }
+      rewrite Ex. apply thresholds; ((exists t; right; reflexivity) || lia). }
+    destruct M as [h' M].
+    assert (S2 : state (calls linear_ltr (S (S n))) = at_position (c + g)).
+    { rewrite M. unfold state. cbn [AnyOrder.state verified C]. fold state. rewrite Hs1, At. apply append_ltr; [exact Ht|exact Hg]. }
+    split; [exact Hg|]. split; [exact S2|]. split; [rewrite M; reflexivity|]. intros _.
+    transitivity (state (calls linear_ltr (S (S n)))); [|exact S2]. apply drafting_keeps. rewrite M. reflexivity.
+Qed.
+
+(* claim: THM3.2 *)
+(** Appendix C from left to right: under ASM3.1, for every W, limit and EOS, Algorithm 3 makes no more calls than the
+    two-call Linear-SS, and both end with the greedy continuation up to its end e. *)
+Theorem ltr_dominance :
+  length (run W L v the_ends packed_ltr L []) <= length (run W L v the_ends linear_ltr (L * 2) []) /\
+  state (run W L v the_ends packed_ltr L []) = (prefix e, e) /\
+  state (run W L v the_ends linear_ltr (L * 2) []) = (prefix e, e).
+Proof.
+  assert (Len : forall s n, length (calls s n) = n) by (induction n; simpl; congruence).
+  assert (Ends : forall c, e <= c -> at_position c = (prefix e, e)).
+  { intros c Hc. unfold at_position. apply Nat.ltb_ge in Hc. rewrite Hc. reflexivity. }
+  destruct (first_true (fun t => e <=? linear_position W L c_star t) e) as [t [Ht [Hl Hi]]].
+  { apply Nat.leb_le. pose proof (linear_position_reaches W L c_star e W_positive). lia. }
+  destruct (first_true (fun n => e <=? packed_position W L c_star n) (2 * t)) as [n [Hn [Hp Hj]]].
+  { apply Nat.leb_le. apply Nat.leb_le in Hl. pose proof (positions_dominate W L c_star t). lia. }
+  assert (Li : forall i, i < t -> linear_position W L c_star i < e) by (intros i Hit; apply Nat.leb_gt, Hi, Hit).
+  assert (Pi : forall i, i < n -> packed_position W L c_star i < e) by (intros i Hin; apply Nat.leb_gt, Hj, Hin).
+  assert (PS : forall m, (forall i, i < m -> packed_position W L c_star i < e) ->
+    packed_position W L c_star m <= L /\ state (calls packed_ltr m) = at_position (packed_position W L c_star m)).
+  { intros m Hm. pose proof (packed_refines m Hm) as R. unfold packed_position in *.
+    destruct (Nat.iter m (packed_step W L c_star) (None, 0)) as [b c]. split; apply R. }
+  assert (Le : n <= L).
+  { destruct (Nat.le_gt_cases n L) as [A|A]; [exact A|]. exfalso. pose proof (Pi L ltac:(lia)).
+    assert (G : forall m, Nat.min m L <= packed_position W L c_star m).
+    { unfold packed_position. induction m as [|m IHm]; [lia|]. rewrite iter_succ.
+      destruct (Nat.iter m (packed_step W L c_star) (None, 0)) as [b c]. unfold packed_step. cbn [fst snd] in *.
+      destruct (Nat.le_gt_cases L c); [lia|].
+      pose proof (gain_positive (drafted_right W c_star b) c (Nat.min W (L - c))). lia. }
+    pose proof (G L). lia. }
+  assert (RP : run W L v the_ends packed_ltr L [] = calls packed_ltr n).
+  { apply (run_calls packed_ltr n) with (k := 0); [| |lia].
+    - destruct (PS n Pi) as [A B]. rewrite (finished_at _ A _ B). exact Hp.
+    - intros i Hin. destruct (PS i ltac:(intros j Hji; apply Pi; lia)) as [A B]. rewrite (finished_at _ A _ B). apply Hj, Hin. }
+  assert (RL : run W L v the_ends linear_ltr (L * 2) [] = calls linear_ltr (2 * t)).
+  { apply (run_calls linear_ltr (2 * t)) with (k := 0); [| |lia].
+    - destruct (linear_refines t Li) as [A [B _]]. rewrite (finished_at _ A _ B). exact Hl.
+    - intros i Hit. destruct (Nat.Even_or_Odd i) as [[j ->]|[j ->]].
+      + destruct (linear_refines j ltac:(intros k Hk; apply Li; lia)) as [A [B _]]. rewrite (finished_at _ A _ B). apply Hi. lia.
+      + destruct (linear_refines j ltac:(intros k Hk; apply Li; lia)) as [A [_ [_ B]]]. specialize (B (Li j ltac:(lia))).
+        rewrite Nat.add_1_r. rewrite (finished_at _ A _ B). apply Hi. lia. }
+  rewrite RP, RL, !Len. split; [exact Hn|]. apply Nat.leb_le in Hl, Hp. split.
+  - destruct (PS n Pi) as [_ B]. rewrite B. apply Ends, Hp.
+  - destruct (linear_refines t Li) as [_ [B _]]. rewrite B. apply Ends, Hl.
+Qed.
+
+End LeftToRight.
+
+(** ** Wrong on purpose *)
+
+(* Every rank is predicted from the accepted pairs alone, not from the draft pairs of earlier ranks. *)
+Definition blind_verify (v : pairs -> nat -> nat) (P D : pairs) (o : list nat) : nat * pairs :=
+  let vs := map (v P) o in
+  let h := agree (map snd (available D o)) vs in
+  (h, firstn (Nat.min (S h) (length o)) (combine o vs)).
+
+(* claim: PROPC1 *)
+(** Not the serial reference: a call that verifies without EQ8's context ([verify] in its place is [verify_serial]). *)
+Theorem blind_is_wrong : ~ forall v P D o,
+  snd (blind_verify v P D o) = serial_block v P (firstn (length (snd (blind_verify v P D o))) o).
+Proof. intros H. specialize (H (fun P _ => length P) [] [(1, 0); (2, 0)] [1; 2]). discriminate H. Qed.
+
+(* claim: PROPC1 *)
+(** Not the text of another order: the output depends on the order policy, so "equal to left-to-right greedy decoding" would
+    be too strong. *)
+Theorem orders_differ : ~ forall W L v z ends (policy : past -> list nat -> list nat), (forall t U, Permutation (policy t U) U) ->
+  output (state L ends (run W L v ends (packed W L z ends policy) L [])) =
+  output (state L ends (run W L v ends (packed W L z ends ltr) L [])).
+Proof.
+  intros H. specialize (H 2 2 (fun P _ => length P) (fun P _ => 0) (fun _ => []) (fun _ U => rev U)
+                          (fun _ U => Permutation_sym (Permutation_rev U))).
+  discriminate H.
+Qed.
+
+(* claim: PROGRESS *)
+(** Not enough: one call less than L. *)
+Theorem fewer_calls_are_wrong : ~ forall W L v z ends (policy : past -> list nat -> list nat), 1 <= W ->
+  (forall t U, Permutation (policy t U) U) -> length (run W L v ends (packed W L z ends policy) L []) <= L - 1.
+Proof.
+  intros H. specialize (H 1 1 (fun _ _ => 0) (fun _ _ => 0) (fun _ => []) ltr (le_n 1) (fun _ U => Permutation_refl U)).
+  vm_compute in H. lia.
+Qed.
+
+(* claim: THM3.2 *)
+(** Not one call less than Linear-SS: with every draft right and W = L = 2 both make 2 calls. *)
+Theorem strict_dominance_is_wrong : ~ forall W L v z eos x c_star e, 1 <= W ->
+  (forall c, c < L -> v (prefix x c) (S c) = x (S c)) ->
+  (forall c k, c < k <= L -> k <= c + W -> (z (prefix x c) k =? x k) = (c_star k <=? c)) ->
+  e <= L -> (forall k, 1 <= k < e -> eos (x k) = false) -> (e = L \/ 1 <= e /\ eos (x e) = true) ->
+  length (run W L v (eos_positions eos) (packed W L z (eos_positions eos) ltr) L []) <
+  length (run W L v (eos_positions eos) (linear W L z (eos_positions eos) ltr) (L * 2) []).
+Proof.
+  intros H. specialize (H 2 2 (fun _ _ => 0) (fun _ _ => 0) (fun _ => false) (fun _ => 0) (fun _ => 0) 2 ltac:(lia)
+    ltac:(reflexivity) ltac:(reflexivity) ltac:(lia) ltac:(reflexivity) ltac:(auto)).
+  vm_compute in H. lia.
+Qed.
+
+Print Assumptions PROPC1.
+Print Assumptions any_order_terminates.
+Print Assumptions finished_output.
+Print Assumptions algorithm3_terminates.
+Print Assumptions linear_terminates.
+Print Assumptions eos_stops.
+Print Assumptions positions_dominate.
+Print Assumptions ltr_dominance.
+Print Assumptions blind_is_wrong.
+Print Assumptions orders_differ.
+Print Assumptions fewer_calls_are_wrong.
+Print Assumptions strict_dominance_is_wrong.
