@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from proofs_check.findings import Finding, Report, Stage, worst_first
 from proofs_check.sandbox import ChildEnded, ChildStuck, in_child
-from proofs_check.stages import STAGES
+from proofs_check.stages import BASIS, STAGES
 from proofs_check.system import Found, NotReached, System
 from simulator.decode import Policy
 from simulator.schedule import Schedule
@@ -56,45 +57,49 @@ def check_system(system: System, name: str, limit: float = 20.0) -> Report:
 def _run(system: System, limit: float) -> Iterator[tuple[Stage, Finding | None]]:
     """Every stage in order. After a stage that ends its child the others go on in a new one, but not after one that hangs."""
     pending = list(STAGES)
+    failed: list[str] = []
     reason = ""
     while pending and not reason:
         begun = time.monotonic()
         try:
-            for stage, finding in in_child(partial(_stages, system, tuple(pending)), limit):
+            for stage, finding in in_child(partial(_stages, system, tuple(pending), tuple(failed)), limit):
                 pending.remove(stage.name)
+                failed += [stage.name] if stage.outcome == "failed" else []
                 begun = time.monotonic()
                 yield stage, finding
         except ChildEnded as ended:
             name = pending.pop(0)
+            failed.append(name)
             reason = f"the stage {name!r} did not come back" if isinstance(ended, ChildStuck) else ""
             finding = Finding("progress", f"in the stage {name!r} {ended}", stage=name)
             yield Stage(name, "failed", str(ended), time.monotonic() - begun), finding
     for name in pending:
-        yield Stage(name, "not run", reason, 0.0), None
+        yield Stage(name, "not run", reason), None
 
 
-def _stages(system: System, names: tuple[str, ...], send: Callable[[tuple[Stage, Finding | None]], None]) -> None:
+def _stages(
+    system: System, names: tuple[str, ...], before: tuple[str, ...], send: Callable[[tuple[Stage, Finding | None]], None]
+) -> None:
+    failed = list(before)
     for name in names:
         begun = time.perf_counter()
+        stage, finding = _stage(system, name, [basis for basis in BASIS.get(name, ()) if basis in failed])
+        failed += [name] if finding else []
+        send((replace(stage, seconds=time.perf_counter() - begun), finding))
 
-        def ended(outcome: str, detail: str, finding: Finding | None = None) -> None:
-            seconds = time.perf_counter() - begun  # noqa: B023  # called within the same turn
-            send((Stage(name, outcome, detail, seconds), finding))  # type: ignore[arg-type]  # noqa: B023
 
-        try:
-            ended("passed", STAGES[name](system))
-        except NotReached as reason:
-            ended("not run", str(reason))
-        except Found as found:
-            finding = found.finding
-            ended(
-                "failed",
-                finding.statement,
-                Finding(finding.symptom, finding.statement, finding.counterexample, finding.program, name),
-            )
-        except Exception as error:
-            statement = f"it raises {type(error).__name__}: {error}"
-            ended("failed", statement, Finding("contract", statement, stage=name))
+def _stage(system: System, name: str, spoilt: list[str]) -> tuple[Stage, Finding | None]:
+    if spoilt:
+        return Stage(name, "not run", f"its basis failed: {', '.join(spoilt)}"), None
+    try:
+        return Stage(name, "passed", STAGES[name](system)), None
+    except NotReached as reason:
+        return Stage(name, "not run", str(reason)), None
+    except Found as found:
+        finding = found.finding
+    except Exception as error:
+        finding = Finding("contract", f"it raises {type(error).__name__}: {error}")
+    return Stage(name, "failed", finding.statement), replace(finding, stage=name)
 
 
 def _name(schedule: Policy) -> str:

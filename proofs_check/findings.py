@@ -37,7 +37,7 @@ class Stage:
     name: str
     outcome: Literal["passed", "failed", "not run"]
     detail: str  # what was looked at, or why it was not
-    seconds: float
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -25,3 +25,12 @@ STAGES: dict[str, Callable[[System], str]] = {
     "law": law,
 }
 """Each returns what it looked at, raises Found with what is wrong, or NotReached when it could say nothing."""
+
+BASIS = {
+    "self-draft": ("greedy",),
+    "counts": ("greedy", "events"),
+    "cache": ("determinism",),
+    "requests": ("determinism",),
+    "law": ("determinism",),
+}
+"""Stages that would only say again, under another name, what an earlier stage found."""

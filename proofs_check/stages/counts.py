@@ -37,9 +37,7 @@ def self_draft(system: System) -> str:
             if step.accepted < len(step.verified):
                 statement = f"call {number} rejects a draft token that equals the verifier's own"
                 found("count", statement, f"{described(instance)}\n{picture(run.generation.steps)}", program(system, instance))
-    if not verified:
-        raise NotReached("never reached: a draft token to verify")
-    return f"{verified} draft tokens, all accepted"
+    return f"{verified} draft tokens, all accepted" if verified else "it never verifies a draft"
 
 
 def counts(system: System) -> str:

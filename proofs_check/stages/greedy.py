@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain, product
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
 
 from proofs_check.system import Instance, NotReached, System, compare_greedy
 from simulator.oracles import ThresholdModel
-from simulator.records import Limits, Tokens
+from simulator.records import Limits, Step, Tokens
 
 _VOCABULARY = 40
 _TRUTH: Tokens = tuple(range(3, 33))  # every position has its own token, so that a shift shows
@@ -36,22 +37,23 @@ def adversarial() -> list[str]:
 
 def greedy(system: System) -> str:
     """Every adversarial drafter at many lengths, with and without a prompt and an EOS."""
-    runs = rejected = accepted = 0
+    seen = Seen()
+    runs = 0
     for source in adversarial():
         model = made(source)
         for length, prompt, eos in product((1, 2, 3, 5, 8, 13, 24), ((), (1, 2)), (None, 9)):
             instance = Instance(model, source, Limits.of(length, eos), prompt)
             steps = compare_greedy(system, instance).generation.steps
             runs += 1
-            rejected += any(step.accepted < len(step.verified) for step in steps)
-            accepted += any(step.accepted == len(step.verified) >= 2 for step in steps)
-    _reached(system, rejected, "a rejected draft token")
-    _reached(system, accepted, "a fully accepted draft of 2 or more")
-    return f"{runs} runs, {len(adversarial())} drafters"
+            seen.steps(steps)
+    seen.require(seen.rejected, "a rejected draft token")
+    seen.require(seen.window or seen.longest < 2, "a fully accepted draft of 2 or more")
+    return f"{runs} runs, {len(adversarial())} drafters, drafts of up to {seen.longest} tokens"
 
 
 def events(system: System) -> str:
     """EOS, end marker and length limit at every place of a block, alone and two of them within reach of each other."""
+    seen = Seen()
     runs = inside = 0
     for thresholds, limits, eos in _events():
         truth = list(_TRUTH)
@@ -60,8 +62,9 @@ def events(system: System) -> str:
         source = f"ThresholdModel({thresholds}, truth={tuple(truth)}, vocabulary={_VOCABULARY})"
         run = compare_greedy(system, Instance(made(source), source, limits)).generation
         runs += 1
+        seen.steps(run.steps)
         inside += bool(run.steps) and len(run.steps[-1].committed) < run.steps[-1].advance
-    _reached(system, inside, "a stop inside an accepted block")
+    seen.require(inside, "a stop inside an accepted block")
     return f"{runs} runs, {inside} of them cut inside a block"
 
 
@@ -91,7 +94,21 @@ def made(source: str) -> ThresholdModel:
     return model
 
 
-def _reached(system: System, count: int, condition: str) -> None:
-    drafts = system.declares is None or any(ask.branches for ask in chain(system.declares.opening, system.declares.cycle))
-    if drafts and not count:
-        raise NotReached(f"never reached: {condition}")
+@dataclass
+class Seen:
+    """What the drafts of some runs went through. Of a schedule that never drafts nothing can be asked."""
+
+    longest: int = 0  # draft verified
+    rejected: bool = False
+    window: bool = False  # a fully accepted draft of 2 or more
+
+    def steps(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            self.longest = max(self.longest, len(step.verified))
+            self.rejected |= step.accepted < len(step.verified)
+            self.window |= step.accepted == len(step.verified) >= 2
+
+    def require(self, reached: object, condition: str) -> None:
+        """Raises NotReached unless the condition was met, or no draft token was ever verified."""
+        if self.longest and not reached:
+            raise NotReached(f"never reached: {condition}")
