@@ -60,8 +60,10 @@ class Joint(NamedTuple):
 def outcomes(length: int, width: int, start: Start) -> dict[Outcome, int]:
     """Number of matrices per outcome, 2^(L(L+1)/2) in all. L >= 1, W >= 1.
 
-    >>> outcomes(2, 1, "algorithm")  # AR speed against two calls for one or two tokens
-    {Outcome(excess=0, in_step=0, out_of_step=0): 4, Outcome(excess=-2, in_step=0, out_of_step=0): 4}
+    >>> for outcome, matrices in outcomes(2, 1, "algorithm").items():  # two calls for every one or two tokens, or one for each
+    ...     print(outcome.excess, matrices)
+    -2 4
+    0 4
     """
     counts: defaultdict[Outcome, int] = defaultdict(int)
     for joint, weight in _sweep(length, width, start, lambda *edge: None).items():

@@ -58,9 +58,9 @@ def survey(start: Start, longest: int) -> Survey:
                 worst[pair] = outcome.excess, length, width
             if 0 in pair:
                 cases += count
-            if outcome.excess > bound(outcome):
-                claim = "ASM-REACH" if 0 in pair else "BOUND-2D"
-                broken.setdefault(claim, f"{outcome}, at most {bound(outcome)}: {_show(length, width, start, outcome)}")
+            claim = "ASM-REACH" if 0 in pair else "BOUND-2D"
+            if outcome.excess > bound(outcome) and claim not in broken:
+                broken[claim] = f"{outcome}, at most {bound(outcome)}: {_show(length, width, start, outcome)}"
     return Survey(worst, broken, cases, monotone)
 
 
