@@ -12,7 +12,8 @@ from importlib import import_module
 from proofs_check.ledger import Budget, Check, Entry
 from simulator.errors import InvalidInput
 
-MODULES = ("chain", "exhaustive", "necessity", "reach", "sampling_dominance", "any_order")  # each exports CHECKS
+# Each exports CHECKS.
+MODULES = ("chain", "exhaustive", "necessity", "reach", "sampling_dominance", "any_order", "smt", "state_space")
 
 
 def all_checks() -> list[Check]:

@@ -290,7 +290,7 @@ def check(sizes: Sequence[tuple[int, int]], with_eos: bool) -> list[Entry]:
     ranges: list[str] = []
     states = moves = 0
     for width, length in sizes:
-        space = explore(width, length, [None, *range(1, length + 1)] if with_eos else [None])
+        space = explore(width, length, [*range(1, length + 1), None] if with_eos else [None])
         states, moves = states + len(space.graph), moves + space.graph.number_of_edges()
         broken = space.broken | broken
         reached |= space.reached
