@@ -11,7 +11,10 @@
       which are functions of the past. The serial reference holds even if it is no permutation; to end, it must be one.
     - PROPC1 is proved for any drafts, with Packed-SS, Linear-SS and Quadratic-SS as instances.
     - The ends of an output are any function of its pairs, for EOS and for end markers of several tokens; what is special
-      to EOS is said where it is used. *)
+      to EOS is said where it is used.
+    - Dominance from left to right is for the start of Algorithm 3; the start `prompt` adds one call to both schedules.
+
+    [claim: ID] stands before a theorem that proves a claim, [refuted: ID] before one that disproves a wrong variant of it. *)
 
 From Coq Require Import List Arith Lia Bool Permutation.
 Import ListNotations.
@@ -239,15 +242,18 @@ Lemma run_finishes s I g : 1 <= W -> permutes s I -> (forall t, verifies s t = f
   forall n t, I t -> length (unresolved (fst (state t)) (snd (state t))) * S g <= n + idle t -> idle t <= g ->
   finished (run s n t) = true /\ length (run s n t) <= n + length t.
 Proof.
-  intros HW [_ Hp] Hg. induction n as [|n IH]; intros t HI Hn Hi; simpl; destruct (finished t) eqn:Hf; try (split; [exact Hf|lia]).
+  intros HW [_ Hp] Hg. induction n as [|n IH]; intros t HI Hn Hi; simpl; destruct (finished t) eqn:Hf; try (split;
+    [exact Hf|lia]).
   - unfold finished in Hf. destruct (unresolved _ _); [discriminate Hf|]. simpl in Hn. lia.
   - assert (G : finished (run s n (make_call s t :: t)) = true
                 /\ length (run s n (make_call s t :: t)) <= n + length (make_call s t :: t)); [|simpl in G; split; [tauto|lia]].
-    assert (U : unresolved (fst (state t)) (snd (state t)) <> []) by (unfold finished in Hf; destruct (unresolved _ _); congruence).
+    assert (U : unresolved (fst (state t)) (snd (state t)) <> []) by (unfold finished in Hf; destruct (unresolved _ _);
+      congruence).
     apply IH.
     + apply Hp, HI.
     + cbn [state idle]. destruct (Hp t HI) as [_ Pm].
-      unfold make_call in *. destruct (state t) as [P E] eqn:Hs. cbn [fst snd] in *. destruct (verifies s t) eqn:Hv; cbn [C verified] in *.
+      unfold make_call in *. destruct (state t) as [P E] eqn:Hs. cbn [fst snd] in *. destruct (verifies s t) eqn:Hv;
+        cbn [C verified] in *.
       * enough (length (unresolved (fst (append (P, E) (snd (verify P (drafts s t) (order s t (active P E))))))
                         (snd (append (P, E) (snd (verify P (drafts s t) (order s t (active P E)))))))
                 < length (unresolved P E)) by nia.
@@ -266,7 +272,8 @@ Theorem any_order_terminates (s : schedule) (I : past -> Prop) (g : nat) :
   1 <= W -> permutes s I -> (forall t, verifies s t = false -> idle t < g) ->
   finished (run s (L * S g) []) = true /\ length (run s (L * S g) []) <= L * S g.
 Proof.
-  intros HW Hp Hg. destruct (run_finishes s I g HW Hp Hg (L * S g) []) as [A B]; simpl; [apply Hp| |lia|simpl in B; split; [exact A|lia]].
+  intros HW Hp Hg. destruct (run_finishes s I g HW Hp Hg (L * S g) []) as [A B]; simpl; [apply Hp| |lia|simpl in B; split;
+    [exact A|lia]].
   assert (length (unresolved [] L) <= L); [|nia].
   rewrite <- (seq_length L 1) at 2. apply NoDup_incl_length; [apply NoDup_filter, seq_NoDup|].
   intros j Hj. apply filter_In in Hj. tauto.
@@ -334,7 +341,8 @@ Theorem algorithm3_terminates : 1 <= W -> (forall t U, Permutation (policy t U) 
   finished (run packed L []) = true /\ length (run packed L []) <= L /\ ~ In None (output (state (run packed L []))).
 Proof.
   intros HW Hp. pose proof (any_order_terminates packed (fun _ => True) 0 HW) as T. rewrite Nat.mul_1_r in T.
-  destruct T as [A B]; [split; [exact I|intros t _; split; [exact I|apply Hp]]|intros t Ht; discriminate Ht|]. split; [exact A|]. split; [exact B|apply finished_output, A].
+  destruct T as [A B]; [split; [exact I|intros t _; split; [exact I|apply Hp]]|intros t Ht; discriminate Ht|]. split;
+    [exact A|]. split; [exact B|apply finished_output, A].
 Qed.
 
 (* claim: PROGRESS *)
@@ -346,7 +354,8 @@ Proof.
     | c :: t' => verified c = false -> let (P, E) := state t in Permutation (pi c) (active P E)
     | [] => True end) 1 HW).
   - split; [exact I|]. intros t HI. split.
-    + unfold make_call. destruct (state t) as [P E] eqn:Hs. simpl verifies. destruct (linear_verifies t) eqn:Hv; [discriminate|].
+    + unfold make_call. destruct (state t) as [P E] eqn:Hs. simpl verifies. destruct (linear_verifies t) eqn:Hv;
+      [discriminate|].
       intros _. cbn [state verified pi]. rewrite Hs. simpl order. destruct t as [|c t]; [apply Hp|]. simpl in Hv |- *.
       destruct (verified c); [apply Hp|discriminate Hv].
     + cbv zeta. destruct t as [|c t]; [apply Hp|]. unfold linear. cbn [order]. unfold linear_order.
@@ -374,7 +383,8 @@ Proof.
   set (D := eos_positions eos (P ++ C c)). set (E' := fold_right Nat.min E D).
   assert (HE' : E' <= E) by apply E_falls.
   assert (Min : forall j, In j D -> E' <= j).
-  { unfold E'. clearbody D. clear. induction D as [|e D I]; simpl; [contradiction|]. intros j [<-|Hj]; [lia|]. specialize (I j Hj). lia. }
+  { unfold E'. clearbody D. clear. induction D as [|e D I]; simpl; [contradiction|]. intros j [<-|Hj]; [lia|].
+  specialize (I j Hj). lia. }
   assert (Which : E' = E \/ In E' D).
   { unfold E'. clearbody D. clear. induction D as [|e D I]; simpl; [auto|].
     destruct (Nat.min_dec e (fold_right Nat.min E D)) as [->| ->]; [auto|]. destruct I as [->|I]; [auto|auto]. }
@@ -555,7 +565,8 @@ Proof.
   rewrite A. cbn [andb Nat.add]. destruct (j <=? c); reflexivity.
 Qed.
 
-Lemma filter_interval f a b n : (forall j, a <= j < a + n -> f j = (b <=? j)) -> a <= b -> filter f (seq a n) = seq b (a + n - b).
+Lemma filter_interval f a b n : (forall j, a <= j < a + n -> f j = (b <=? j)) -> a <= b ->
+  filter f (seq a n) = seq b (a + n - b).
 Proof.
   revert a. induction n as [|n IH]; intros a H Hab; simpl.
   - replace (a + 0 - b) with 0 by lia. reflexivity.
@@ -570,7 +581,8 @@ Qed.
 Lemma filter_below f a b n : (forall j, a <= j < a + n -> f j = (j <? b)) -> filter f (seq a n) = seq a (Nat.min n (b - a)).
 Proof.
   revert a. induction n as [|n IH]; intros a H; simpl; [reflexivity|]. rewrite (H a) by lia. destruct (a <? b) eqn:Hb.
-  - apply Nat.ltb_lt in Hb. rewrite (IH (S a)) by (intros j Hj; apply H; lia). replace (b - a) with (S (b - S a)) by lia. reflexivity.
+  - apply Nat.ltb_lt in Hb. rewrite (IH (S a)) by (intros j Hj; apply H; lia). replace (b - a) with (S (b - S a)) by lia.
+  reflexivity.
   - apply Nat.ltb_ge in Hb. rewrite (IH (S a)) by (intros j Hj; apply H; lia). replace (b - a) with 0 by lia.
     replace (b - S a) with 0 by lia. rewrite Nat.min_0_r. reflexivity.
 Qed.
@@ -583,7 +595,8 @@ Qed.
 
 Lemma active_prefix c : c <= L -> active W (prefix c) L = seq (S c) (Nat.min W (L - c)).
 Proof.
-  intros H. unfold active. rewrite (unresolved_prefix c H). destruct (L - c) as [|n] eqn:Hn; [rewrite Nat.min_0_r; reflexivity|].
+  intros H. unfold active. rewrite (unresolved_prefix c H). destruct (L - c) as [|n] eqn:Hn; [rewrite Nat.min_0_r;
+    reflexivity|].
   cbn [seq]. change (S c :: seq (S (S c)) n) with (seq (S c) (S n)). rewrite (filter_below _ (S c) (S c + W)) by reflexivity.
   f_equal. lia.
 Qed.
@@ -618,9 +631,11 @@ Proof.
       lia.
     - rewrite (I d) by auto. lia. }
   assert (Cut : forall E k, k <= E -> filter (fun jx => fst jx <=? E) (prefix k) = prefix k).
-  { intros E k Hk. assert (T : forall l : pairs, (forall j, In j l -> fst j <=? E = true) -> filter (fun jx => fst jx <=? E) l = l).
+  { intros E k Hk. assert (T : forall l : pairs, (forall j, In j l -> fst j <=? E = true) ->
+    filter (fun jx => fst jx <=? E) l = l).
     { induction l as [|i l I]; simpl; intros T; [reflexivity|]. rewrite T by auto. f_equal. apply I. auto. }
-    apply T. intros j Hj. apply in_map_iff in Hj. destruct Hj as [i [<- Hi]]. apply in_seq in Hi. apply Nat.leb_le. simpl. lia. }
+    apply T. intros j Hj. apply in_map_iff in Hj. destruct Hj as [i [<- Hi]]. apply in_seq in Hi. apply Nat.leb_le. simpl.
+    lia. }
   unfold at_position. destruct (m <? e) eqn:Hm.
   - apply Nat.ltb_lt in Hm. rewrite (Least _ L); [rewrite Cut by lia; reflexivity|lia| |auto].
     intros j Hj. apply P in Hj. destruct Hj as [Hj Ej]. rewrite (e_first j) in Ej by lia. discriminate Ej.
@@ -687,28 +702,34 @@ Proof.
     assert (At : at_position c = (prefix c, L)) by (unfold at_position; apply Nat.ltb_lt in Hn; rewrite Hn; reflexivity).
     set (t := calls packed_ltr n) in *. set (g := gain (drafted_right W c_star before) c (Nat.min W (L - c))).
     assert (Hg : c + g <= L) by (apply gain_in_window; exact Hc).
-    assert (Made : exists h', make_call W L v the_ends packed_ltr t = Call true (seq (S c) (Nat.min W (L - c))) h' (segment c g)).
+    assert (Made : exists h', make_call W L v the_ends packed_ltr t = Call true (seq (S c) (Nat.min W (L - c))) h' (segment c
+      g)).
     { unfold make_call. fold state. rewrite Hs, At. unfold packed_ltr, packed. cbn [order verifies drafts].
       unfold always, ltr. rewrite active_prefix by exact Hc. rewrite verify_ltr by lia. eexists. do 2 f_equal. unfold g.
       apply gain_ext. intros k Hk. apply Hd. lia. }
     destruct Made as [h' Made].
     assert (S1 : state (calls packed_ltr (S n)) = at_position (c + g)).
-    { unfold calls. rewrite iter_succ. fold (calls packed_ltr n). fold t. rewrite Made. unfold state. cbn [AnyOrder.state verified C].
+    { unfold calls. rewrite iter_succ. fold (calls packed_ltr n). fold t. rewrite Made. unfold state.
+    cbn [AnyOrder.state verified C].
       fold state. rewrite Hs, At. apply append_ltr; [exact Hn|exact Hg]. }
     split; [exact Hg|]. split; [exact S1|]. intros Hge k Hk.
     assert (Dr : packed_drafts W L z the_ends (calls packed_ltr (S n)) =
-                 propose z (prefix c) (filter (fun j => negb (resolved (prefix (c + g)) j) && (j <=? L)) (seq (S c) (Nat.min W (L - c))))).
+                 propose z (prefix c) (filter (fun j => negb (resolved (prefix (c + g)) j) && (j <=? L)) (seq (S c) (Nat.min W
+                   (L - c))))).
     { unfold calls in S1 |- *. rewrite iter_succ in S1 |- *. fold (calls packed_ltr n) in S1 |- *. fold t in S1 |- *.
       unfold packed_drafts, still_open. fold state. rewrite S1, Hs, At. cbn [fst snd]. unfold at_position.
       apply Nat.ltb_lt in Hge. rewrite Hge. rewrite active_prefix by exact Hc. reflexivity. }
     rewrite Dr, find_propose. unfold drafted_right.
-    assert (Ex : existsb (Nat.eqb k) (filter (fun j => negb (resolved (prefix (c + g)) j) && (j <=? L)) (seq (S c) (Nat.min W (L - c))))
+    assert (Ex : existsb (Nat.eqb k) (filter (fun j => negb (resolved (prefix (c + g)) j) && (j <=? L)) (seq (S c) (Nat.min W
+      (L - c))))
                  = (k <=? c + W)).
     { apply eq_true_iff_eq. rewrite existsb_exists, Nat.leb_le. split.
-      - intros [j [Hj Hkj]]. apply Nat.eqb_eq in Hkj. subst j. apply filter_In in Hj. destruct Hj as [Hj _]. apply in_seq in Hj. lia.
+      - intros [j [Hj Hkj]]. apply Nat.eqb_eq in Hkj. subst j. apply filter_In in Hj. destruct Hj as [Hj _].
+      apply in_seq in Hj. lia.
       - intros Hw. exists k. split; [|apply Nat.eqb_refl]. apply filter_In. rewrite in_seq. split; [lia|].
         rewrite resolved_prefix by lia. apply andb_true_iff. rewrite negb_true_iff, Nat.leb_gt, Nat.leb_le. lia. }
-    rewrite Ex. destruct (k <=? c + W) eqn:Hw; [|reflexivity]. apply Nat.leb_le in Hw. cbn [andb]. apply thresholds; (exact Met || lia).
+    rewrite Ex. destruct (k <=? c + W) eqn:Hw; [|reflexivity]. apply Nat.leb_le in Hw. cbn [andb]. apply thresholds;
+      (exact Met || lia).
 Qed.
 
 Lemma drafting_keeps s t : verifies s t = false -> state (make_call W L v the_ends s t :: t) = state t.
@@ -725,7 +746,8 @@ Proof.
     assert (Z : state [] = at_position 0).
     { unfold at_position. destruct (0 <? e) eqn:He; [reflexivity|]. apply Nat.ltb_ge in He. assert (e = 0) by lia.
       unfold state. simpl. destruct e_ends as [->|]; [|lia]. replace L with 0 by lia. reflexivity. }
-    split; [lia|]. split; [exact Z|]. split; [reflexivity|]. intros He. change (calls linear_ltr 1) with [make_call W L v the_ends linear_ltr []].
+    split; [lia|]. split; [exact Z|]. split; [reflexivity|]. intros He.
+    change (calls linear_ltr 1) with [make_call W L v the_ends linear_ltr []].
     rewrite drafting_keeps by reflexivity. exact Z.
   - pose proof (H t ltac:(lia)) as Ht. specialize (IH ltac:(intros i Hi; apply H; lia)). cbv zeta in IH.
     unfold linear_position. rewrite iter_succ. fold (linear_position W L c_star t).
@@ -735,12 +757,14 @@ Proof.
     assert (D : calls linear_ltr (S n) = Call false (seq (S c) (Nat.min W (L - c))) 0 [] :: calls linear_ltr n).
     { unfold calls. rewrite iter_succ. fold (calls linear_ltr n). f_equal.
       unfold make_call. fold state. rewrite Hs, At. change (verifies linear_ltr) with linear_verifies.
-      change (order linear_ltr) with (linear_order ltr). rewrite Hv, active_prefix by exact Hc. f_equal. unfold linear_order, ltr.
+      change (order linear_ltr) with (linear_order ltr). rewrite Hv, active_prefix by exact Hc. f_equal.
+      unfold linear_order, ltr.
       destruct (calls linear_ltr n) as [|k r]; [reflexivity|]. simpl in Hv.
       destruct (verified k); [reflexivity|discriminate Hv]. }
     set (g := gain (fun k => c_star k <=? c) c (Nat.min W (L - c))).
     assert (Hg : c + g <= L) by (apply gain_in_window; exact Hc).
-    assert (M : exists h', calls linear_ltr (S (S n)) = Call true (seq (S c) (Nat.min W (L - c))) h' (segment c g) :: calls linear_ltr (S n)).
+    assert (M : exists h', calls linear_ltr (S (S n)) = Call true (seq (S c) (Nat.min W (L - c))) h' (segment c g) :: calls
+      linear_ltr (S n)).
     { eexists. unfold calls at 1. rewrite iter_succ. fold (calls linear_ltr (S n)). f_equal.
       unfold make_call. fold state. rewrite Hs1, At, D. change (verifies linear_ltr) with linear_verifies.
       change (order linear_ltr) with (linear_order ltr). change (drafts linear_ltr) with (linear_drafts W L z the_ends).
@@ -752,12 +776,13 @@ Proof.
       rewrite Ex. apply thresholds; ((exists t; right; reflexivity) || lia). }
     destruct M as [h' M].
     assert (S2 : state (calls linear_ltr (S (S n))) = at_position (c + g)).
-    { rewrite M. unfold state. cbn [AnyOrder.state verified C]. fold state. rewrite Hs1, At. apply append_ltr; [exact Ht|exact Hg]. }
+    { rewrite M. unfold state. cbn [AnyOrder.state verified C]. fold state. rewrite Hs1, At. apply append_ltr;
+      [exact Ht|exact Hg]. }
     split; [exact Hg|]. split; [exact S2|]. split; [rewrite M; reflexivity|]. intros _.
     transitivity (state (calls linear_ltr (S (S n)))); [|exact S2]. apply drafting_keeps. rewrite M. reflexivity.
 Qed.
 
-(* claim: THM3.2 *)
+(* claim: DOM-ANYORDER *)
 (** Appendix C from left to right: under ASM3.1, for every W, limit and EOS, Algorithm 3 makes no more calls than the
     two-call Linear-SS, and both end with the greedy continuation up to its end e. *)
 Theorem ltr_dominance :
@@ -794,7 +819,8 @@ Proof.
   { apply (run_calls linear_ltr (2 * t)) with (k := 0); [| |lia].
     - destruct (linear_refines t Li) as [A [B _]]. rewrite (finished_at _ A _ B). exact Hl.
     - intros i Hit. destruct (Nat.Even_or_Odd i) as [[j ->]|[j ->]].
-      + destruct (linear_refines j ltac:(intros k Hk; apply Li; lia)) as [A [B _]]. rewrite (finished_at _ A _ B). apply Hi. lia.
+      + destruct (linear_refines j ltac:(intros k Hk; apply Li; lia)) as [A [B _]]. rewrite (finished_at _ A _ B). apply Hi.
+      lia.
       + destruct (linear_refines j ltac:(intros k Hk; apply Li; lia)) as [A [_ [_ B]]]. specialize (B (Li j ltac:(lia))).
         rewrite Nat.add_1_r. rewrite (finished_at _ A _ B). apply Hi. lia. }
   rewrite RP, RL, !Len. split; [exact Hn|]. apply Nat.leb_le in Hl, Hp. split.
@@ -812,16 +838,17 @@ Definition blind_verify (v : pairs -> nat -> nat) (P D : pairs) (o : list nat) :
   let h := agree (map snd (available D o)) vs in
   (h, firstn (Nat.min (S h) (length o)) (combine o vs)).
 
-(* claim: PROPC1 *)
+(* refuted: PROPC1 *)
 (** Not the serial reference: a call that verifies without EQ8's context ([verify] in its place is [verify_serial]). *)
 Theorem blind_is_wrong : ~ forall v P D o,
   snd (blind_verify v P D o) = serial_block v P (firstn (length (snd (blind_verify v P D o))) o).
 Proof. intros H. specialize (H (fun P _ => length P) [] [(1, 0); (2, 0)] [1; 2]). discriminate H. Qed.
 
-(* claim: PROPC1 *)
+(* refuted: PROPC1 *)
 (** Not the text of another order: the output depends on the order policy, so "equal to left-to-right greedy decoding" would
     be too strong. *)
-Theorem orders_differ : ~ forall W L v z ends (policy : past -> list nat -> list nat), (forall t U, Permutation (policy t U) U) ->
+Theorem orders_differ : ~ forall W L v z ends (policy : past -> list nat ->
+  list nat), (forall t U, Permutation (policy t U) U) ->
   output (state L ends (run W L v ends (packed W L z ends policy) L [])) =
   output (state L ends (run W L v ends (packed W L z ends ltr) L [])).
 Proof.
@@ -830,7 +857,7 @@ Proof.
   discriminate H.
 Qed.
 
-(* claim: PROGRESS *)
+(* refuted: PROGRESS *)
 (** Not enough: one call less than L. *)
 Theorem fewer_calls_are_wrong : ~ forall W L v z ends (policy : past -> list nat -> list nat), 1 <= W ->
   (forall t U, Permutation (policy t U) U) -> length (run W L v ends (packed W L z ends policy) L []) <= L - 1.
@@ -839,7 +866,7 @@ Proof.
   vm_compute in H. lia.
 Qed.
 
-(* claim: THM3.2 *)
+(* refuted: DOM-ANYORDER *)
 (** Not one call less than Linear-SS: with every draft right and W = L = 2 both make 2 calls. *)
 Theorem strict_dominance_is_wrong : ~ forall W L v z eos x c_star e, 1 <= W ->
   (forall c, c < L -> v (prefix x c) (S c) = x (S c)) ->

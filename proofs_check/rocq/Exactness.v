@@ -14,7 +14,10 @@
     - A draft token's law may depend on the draft tokens before it (a tree of laws), as in speculative decoding with a
       separate autoregressive drafter; the paper's drafts are independent. A schedule sees the whole draft, also what was
       never checked. Not covered: a schedule that keeps unchecked tokens of an old draft after a rejection.
-    - Runs have fuel; the theorems state how much is enough, which is the paper's termination. *)
+    - Runs have fuel; the theorems state how much is enough, which is the paper's termination.
+    - The starts of E.2 are schedules like any other; two are instances here.
+
+    [claim: ID] stands before a theorem that proves a claim, [refuted: ID] before one that disproves a wrong variant of it. *)
 
 From Coq Require Import List Arith Lia Bool QArith Qminmax Lqa.
 Import ListNotations.
@@ -301,7 +304,8 @@ Proof.
   rewrite !H. ring.
 Qed.
 
-(* claim: LEMB4, EQ7 *)
+(* claim: LEMB4 *)
+(* claim: EQ7 *)
 (** Given the draft tokens before the i-th (from 0) and their tests (g is any function of them, such as 'verification reaches
     i'), the i-th draft token has the law it carries; the draft and its laws may have been fixed long before. *)
 Theorem LEMB4 (pl : plan) : proper pl -> forall (i : nat) (P : list token) (g : draft -> list bool -> Q) (f : token -> Q),
@@ -632,13 +636,41 @@ Definition branches_laws (S : list nat) (t : past) : list law :=
 Definition always (t : past) : bool := true.
 Definition from_laws (laws : past -> list law) (t : past) : dist draft := sample (independent (laws t)).
 
+(* The starts of E.2: the first call drafts one position more; or it only emits a token, and the second only drafts. *)
+Definition wide_laws (t : past) : list law :=
+  match t with
+  | [c] => map (fun j => q [] (length (block c) + j)) (seq 1 (S W - length (block c)))
+  | _ => packed_laws t
+  end.
+
+Definition sampled_laws (t : past) : list law :=
+  match t with
+  | [_] => []
+  | _ => packed_laws t
+  end.
+
+Definition sampled_verifies (t : past) : bool :=
+  match t with
+  | [c] => negb (verified c)
+  | _ => true
+  end.
+
 Definition packed := Schedule always (from_laws packed_laws).
+Definition packed_wide := Schedule always (from_laws wide_laws).
+Definition packed_sampled := Schedule sampled_verifies (from_laws sampled_laws).
 Definition linear := Schedule linear_verifies (from_laws linear_laws).
 Definition quadratic := Schedule always (from_laws quadratic_laws).
 Definition branches (S : list nat) := Schedule always (from_laws (branches_laws S)).
 
+Lemma drafter_proper P skip js : proper (independent (map (fun j => q P (skip + j)) js)).
+Proof. apply independent_proper, Forall_forall. intros l Hl. apply in_map_iff in Hl. destruct Hl as [j [<- _]]. apply q_law.
+Qed.
+
 Lemma laws_from_proper P skip : proper (independent (laws_from P skip)).
-Proof. apply independent_proper, Forall_forall. intros l Hl. apply in_map_iff in Hl. destruct Hl as [j [<- _]]. apply q_law. Qed.
+Proof. apply drafter_proper. Qed.
+
+Lemma packed_proper t : proper (independent (packed_laws t)).
+Proof. destruct t as [|c t]; [exact I|apply laws_from_proper]. Qed.
 
 Lemma always_exact (laws : past -> list law) :
   (forall t, proper (independent (laws t))) -> output_law (Schedule always (from_laws laws)) L ~~ ar_law.
@@ -652,7 +684,22 @@ Qed.
 (** Algorithm 2: Packed-SS, with the draft retained from an older prefix and its stored laws, has the autoregressive law
     stopped at the first end or at L, for every width, drafter and verifier; L calls are enough. *)
 Theorem THM3_3 : output_law packed L ~~ ar_law.
-Proof. apply always_exact. intros [|c t]; [exact I|apply laws_from_proper]. Qed.
+Proof. apply always_exact, packed_proper. Qed.
+
+(* claim: THM3.3 *)
+(** The same after a first call that drafts W + 1 positions. *)
+Theorem packed_wide_exact : output_law packed_wide L ~~ ar_law.
+Proof. apply always_exact. intros [|c [|c' t]]; [exact I|apply drafter_proper|apply packed_proper]. Qed.
+
+(* claim: THM3.3 *)
+(** The same after a call that only emits a token and one that only drafts. *)
+Theorem packed_sampled_exact : output_law packed_sampled (L * 2) ~~ ar_law.
+Proof.
+  apply (exact_any_schedule packed_sampled 1).
+  - intros t. exists (independent (sampled_laws t)). split; [|intros f; reflexivity].
+    destruct t as [|c [|c' t]]; [exact I|exact I|apply packed_proper].
+  - intros [|c [|c' t]] H; simpl in *; try discriminate H. destruct (verified c); [lia|discriminate H].
+Qed.
 
 (* claim: THM3.3 *)
 (** The same for one output y that ends where decoding stops: its probability under Algorithm 2 is the product of the
@@ -863,7 +910,8 @@ Proof.
   - rewrite orb_false_r. cbn [firstn]. f_equal. rewrite app_length. simpl length.
     destruct (L <=? length P + 1)%nat eqn:HL.
     + apply Nat.leb_le in HL. replace (L - (length P + 1))%nat with O by lia. rewrite Nat.min_0_r.
-      assert (Z : forall l, fold_right Nat.min O l = O) by (induction l as [|y l I]; [reflexivity|simpl; rewrite I; apply Nat.min_0_r]).
+      assert (Z : forall l, fold_right Nat.min O l = O) by (induction l as [|y l I]; [reflexivity|simpl; rewrite I;
+        apply Nat.min_0_r]).
       rewrite Z. reflexivity.
     + apply Nat.leb_gt in HL. destruct C as [|y C]; [simpl; destruct (fold_right _ _ _); reflexivity|].
       rewrite (IH (P ++ [x])) by (rewrite ?app_length; simpl; lia || discriminate).
@@ -886,7 +934,7 @@ Proof. split; [|reflexivity]. intros x [<-|[<-|[]]]; discriminate. Qed.
 Lemma stale_law P i : is_law 2 (stale P i).
 Proof. destruct P; [|apply half_law]. split; [|reflexivity]. intros x [<-|[<-|[]]]; discriminate. Qed.
 
-(* claim: THM3.3 *)
+(* refuted: THM3.3 *)
 (** Not exact: Algorithm 2 with fresh instead of stored laws. Two tokens, both models uniform but for a first drafter that
     always proposes token 0: fresh laws accept it always, so that the second output token is never 1. *)
 Theorem fresh_is_wrong : ~ forall (V : nat) (p : list token -> law) (L : nat) (ends : list token -> bool) (W : nat) q,
@@ -898,7 +946,7 @@ Proof.
   vm_compute in H. discriminate H.
 Qed.
 
-(* claim: THM3.3 *)
+(* refuted: THM3.3 *)
 (** Not enough: one call less than L. *)
 Theorem fewer_calls_are_wrong : ~ forall (V : nat) (p : list token -> law) (L : nat) (ends : list token -> bool) (W : nat) q,
   (forall P, is_law V (p P)) -> (forall P i, is_law V (q P i)) ->
@@ -952,6 +1000,8 @@ Print Assumptions LEMB4.
 Print Assumptions exact_any_schedule.
 Print Assumptions THM3_3.
 Print Assumptions THM3_3_probability.
+Print Assumptions packed_wide_exact.
+Print Assumptions packed_sampled_exact.
 Print Assumptions linear_exact.
 Print Assumptions quadratic_exact.
 Print Assumptions branches_exact.
