@@ -1,21 +1,25 @@
 (* Pathwise dominance without ASM3.1: how much of it survives for an arbitrary drafter, and what exactly is needed.
 
    A drafter is here any matrix of rights and wrongs. Its reach at c is where drafting W tokens from c verified ones and
-   verifying them ends; under ASM3.1 it is F(c) (LEMB1). Contexts: a_s, the verified tokens of Packed-SS before every second
-   call (s = 0, 1, 2, ... pairs of calls after the opening call, if the start has one), and l_j, those of Linear-SS before
-   its j-th iteration. In plain words:
+   verifying them ends; under ASM3.1 it is F(c) (LEMB1). The contexts are l_j, the verified tokens of Linear-SS before its j-th
+   iteration, j = 0, 1, ..., and those of Packed-SS before each call: in step with Linear-SS after an even number of calls
+   (not counting the opening call, if the start has one), else out of step. In plain words:
 
      LEMB2      Two calls of Packed-SS from c end at reach c or beyond, whatever the drafter. Exactly at it, if the first
                 of the two stays short of it.
-     ASM-REACH  THM3.2 needs only this: whenever l_j <= a_s, both before the stop N, then reach (l_j), or N if that is less,
-                is at most reach (a_s). Every other pair of contexts may do as it likes. ASM3.1 implies it; a drafter is
-                given that meets it and not ASM3.1.
-     ASM-NEEDED Without it a drafter exists for which Packed-SS needs more calls, with W = 3. For W <= 2 there is none:
-                THM3.2 then holds for every drafter. For larger W no constant factor holds.
-     BOUND-2D   NFE_packed <= NFE_linear + 2d for every drafter, d the number of contexts a_s before the stop with a reach
-                below that of some shorter context. It is enough to count against the contexts l_j, and reach beyond the stop
-                as the stop. For every d there is a drafter that attains the bound.
-                A second bound counts the contexts of all calls, but steps over the one after a good one.
+     ASM-REACH  THM3.2 needs only this: whenever l_j <= a_s < N, then reach (l_j), or N if that is less, is at most
+                reach (a_s), where N is the stop and a_s the contexts of Packed-SS in step with Linear-SS. Every other pair of
+                contexts may do as it likes. It is as good to ask it of the contexts out of step instead. ASM3.1 implies
+                both; a drafter is given that meets both and not ASM3.1.
+     ASM-NEEDED Without it drafters exist for which Packed-SS needs more calls, with W = 3. For W <= 2 there are none:
+                THM3.2 then holds for every drafter.
+     BOUND-2D   NFE_packed <= NFE_linear + max(0, min(2e, 2o - 1)) for every drafter, e and o the numbers of contexts of
+                Packed-SS before the stop, in and out of step, whose reach is below that of a context of Linear-SS which is not
+                longer, reach beyond the stop read as the stop. (This is to say: below the next context of Linear-SS.) So also
+                NFE_packed <= NFE_linear + 2d, d the contexts in step with a reach below that of any shorter context. For
+                every d there is a drafter with e = d that attains 2e.
+     BOUND-RATIO
+                2 NFE_packed <= max(2, W) NFE_linear for every drafter, and from W = 3 on no smaller factor than W / 2 does.
      THM3.2     When the two schedules stay level: at every second call, for ever, if and only if no call of Packed-SS in
                 between gets as far as reach a_s. No assumption.
 
@@ -86,6 +90,14 @@ Proof.
   rewrite Nat.add_succ_r, (proj2 (packed_cycle W st n)). reflexivity.
 Qed.
 
+Lemma c_exactly M W st n :
+  c M W st (S n) < reach M W (c M W st n) <-> c M W st (S (S n)) = reach M W (c M W st n).
+Proof.
+  split; [|intros <-; apply c_gains].
+  destruct (packed_cycle W st n) as [D B]. unfold c, pos. rewrite !Nat.add_succ_r. cbn [after]. rewrite B.
+  now apply two_calls_exactly.
+Qed.
+
 Lemma c_at_least M W st n : n <= c M W st n + 1.
 Proof. destruct n as [|n]; [lia|]. induction n; [lia|]. pose proof (c_gains M W st n). lia. Qed.
 
@@ -124,9 +136,9 @@ Definition shrunk (M : matrix) (W : nat) (st : start) (N n : nat) : bool :=
 Definition shrunk_from_any (M : matrix) (W : nat) (st : start) (N n : nat) : bool :=
   (c M W st n <? N) && existsb (fun c' => reach M W (c M W st n) <? reach M W c') (seq 0 (c M W st n)).
 
-(* d: how many of a_0, a_1, ... are of that kind. a_s >= s, so those with s >= N are beyond the stop (one more for `sampled`,
-   whose first call after the opening gains nothing). *)
-Definition count (bad : nat -> bool) (N : nat) : nat := length (filter (fun s => bad (2 * s)) (seq 0 N)).
+(* e and o: how many of the contexts of calls i, i + 2, ... are of that kind; i = 0 is in step, i = 1 out of step. There are no
+   more than N of them before the stop. *)
+Definition count (bad : nat -> bool) (i N : nat) : nat := length (filter (fun s => bad (i + 2 * s)) (seq 0 N)).
 
 Lemma shrunk_false M W st N n j :
   c M W st n < N -> shrunk M W st N n = false -> l M W st j <= c M W st n ->
@@ -149,136 +161,160 @@ Proof.
   destruct (Nat.eq_dec (l M W st j) (c M W st n)) as [E|]; [rewrite E in H3|]; lia.
 Qed.
 
-Lemma count_le bad bad' N : (forall n, bad n = true -> bad' n = true) -> count bad N <= count bad' N.
+Lemma count_le bad bad' i N : (forall n, bad n = true -> bad' n = true) -> count bad i N <= count bad' i N.
 Proof.
   intros H. unfold count. induction (seq 0 N) as [|s ss IH]; [reflexivity|]. cbn [filter].
-  specialize (H (2 * s)). destruct (bad (2 * s)), (bad' (2 * s)); cbn [length]; lia || discriminate (H eq_refl).
+  specialize (H (i + 2 * s)). destruct (bad (i + 2 * s)), (bad' (i + 2 * s)); cbn [length]; lia || discriminate (H eq_refl).
 Qed.
 
-Lemma count_S bad N : count bad (S N) = count bad N + if bad (2 * N) then 1 else 0.
+Lemma count_S bad i N : count bad i (S N) = count bad i N + if bad (i + 2 * N) then 1 else 0.
 Proof.
-  unfold count. rewrite seq_S, filter_app, app_length. simpl (0 + N). cbn [filter].
-  destruct (bad (2 * N)); reflexivity.
+  unfold count. rewrite seq_S, filter_app, app_length. cbn [filter Nat.add].
+  destruct (bad (i + 2 * N)); reflexivity.
 Qed.
 
-Lemma count_capped bad N t : (forall s, N <= s -> bad (2 * s) = false) -> count bad t <= count bad N.
+Lemma count_later bad i T t : count bad (i + 2 * T) t <= count bad i (T + t).
 Proof.
-  intros H. destruct (Nat.le_gt_cases t N) as [Ht|Ht].
+  induction t as [|t IH]; [unfold count; simpl; lia|]. rewrite Nat.add_succ_r, !count_S.
+  replace (i + 2 * T + 2 * t) with (i + 2 * (T + t)) by lia. lia.
+Qed.
+
+(* Beyond the stop no context counts, so counting on adds nothing. *)
+Lemma count_capped M W st N i t : count (shrunk M W st N) i t <= count (shrunk M W st N) i N.
+Proof.
+  assert (H : forall s, N <= s -> shrunk M W st N (i + 2 * s) = false).
+  { intros s Hs. unfold shrunk. destruct (Nat.ltb_spec (c M W st (i + 2 * s)) N) as [Hc|]; [exfalso|reflexivity].
+    pose proof (c_at_least M W st (i + 2 * s)). lia. }
+  revert H. generalize (shrunk M W st N) as bad. intros bad H. destruct (Nat.le_gt_cases t N) as [Ht|Ht].
   - clear H. induction Ht; [lia|]. rewrite count_S. lia.
   - induction Ht; rewrite count_S; [rewrite H by lia; lia|]. rewrite (H m) by lia. lia.
 Qed.
 
-Lemma shrunk_beyond M W st N s : N <= s -> shrunk M W st N (2 * s) = false.
+(* The one argument behind this file, from any call i at which Packed-SS has got to l_j on: a context whose reach has not shrunk
+   gains an iteration on Linear-SS's; one whose reach has shrunk loses at most one. *)
+Lemma chase M W st N i j t k :
+  Nat.min N (l M W st j) <= c M W st i -> k + count (shrunk M W st N) i t <= t ->
+  Nat.min N (l M W st (j + k)) <= c M W st (i + 2 * t).
 Proof.
-  intros H. unfold shrunk. destruct (Nat.ltb_spec (c M W st (2 * s)) N) as [Hc|]; [|reflexivity].
-  pose proof (c_at_least M W st (2 * s)). assert (N = 1 /\ s = 1 \/ s = 0 \/ N = 0) by lia.
-  exfalso. pose proof (c_gains M W st 0). pose proof (c_monotone M W st 2 (2 * s)). lia.
+  intros H0. revert k; induction t as [|t IH]; intros k H.
+  - assert (k = 0) as -> by lia. now rewrite !Nat.add_0_r.
+  - rewrite count_S in H. pose proof (c_monotone M W st (i + 2 * t) (i + 2 * S t)).
+    destruct (Nat.le_gt_cases N (c M W st (i + 2 * t))) as [|Hc]; [lia|].
+    destruct (shrunk M W st N (i + 2 * t)) eqn:E.
+    + specialize (IH k). lia.
+    + destruct k as [|k].
+      { rewrite Nat.add_0_r. pose proof (c_monotone M W st i (i + 2 * S t)). lia. }
+      rewrite Nat.add_succ_r, l_next. specialize (IH k). pose proof (c_next M W st (i + 2 * t)) as T.
+      replace (S (S (i + 2 * t))) with (i + 2 * S t) in T by lia.
+      pose proof (shrunk_false M W st N (i + 2 * t) (j + k) Hc E). lia.
 Qed.
 
-(* The one argument behind this file. A context whose reach has not shrunk gains an iteration on Linear-SS's; one whose reach
-   has shrunk loses at most one. *)
-Lemma chase M W st N t j :
-  j + count (shrunk M W st N) t <= t -> Nat.min N (l M W st j) <= c M W st (2 * t).
+(* As long as the two are level at every second call nothing is lost. Where that ends, Packed-SS is a call ahead. *)
+Lemma level_or_ahead M W st J :
+  c M W st (2 * J) = l M W st J \/ exists T, T < J /\ l M W st (S T) <= c M W st (1 + 2 * T).
 Proof.
-  revert j; induction t as [|t IH]; intros j H.
-  - assert (j = 0) as -> by lia. rewrite <- c_start. simpl. lia.
-  - rewrite count_S in H. pose proof (c_monotone M W st (2 * t) (2 * S t)).
-    destruct (Nat.le_gt_cases N (c M W st (2 * t))) as [|Hc]; [lia|].
-    destruct (shrunk M W st N (2 * t)) eqn:E.
-    + specialize (IH j). lia.
-    + destruct j as [|j].
-      { rewrite <- c_start. pose proof (c_monotone M W st 0 (2 * S t)). lia. }
-      rewrite l_next. specialize (IH j). pose proof (c_next M W st (2 * t)) as T.
-      replace (S (S (2 * t))) with (2 * S t) in T by lia.
-      pose proof (shrunk_false M W st N (2 * t) j Hc E). lia.
+  induction J as [|J [IH|(T & HT & IH)]]; [left; apply c_start| |right; exists T; auto].
+  destruct (Nat.le_gt_cases (l M W st (S J)) (c M W st (1 + 2 * J))) as [|H]; [right; exists J; auto|left].
+  rewrite l_next, <- IH in *. replace (2 * S J) with (S (S (2 * J))) by lia. now apply c_exactly.
 Qed.
 
 (* claim: BOUND-2D *)
+(* Subtraction of naturals: 2o - 1 is 0 for o = 0. *)
 Theorem BOUND_2D M W st eos L :
-  NFE M (packed W st) eos L <= NFE M (linear W st) eos L + 2 * count (shrunk M W st (stop eos L)) (stop eos L).
+  let e := count (shrunk M W st (stop eos L)) 0 (stop eos L) in
+  let o := count (shrunk M W st (stop eos L)) 1 (stop eos L) in
+  NFE M (packed W st) eos L <= NFE M (linear W st) eos L + Nat.min (2 * e) (2 * o - 1).
 Proof.
+  intros e o.
   destruct (linear_NFE M W st eos L) as [Z|(J & H1 & H2)]; [rewrite nothing_to_do by assumption; lia|].
-  set (N := stop eos L) in *. set (d := count (shrunk M W st N) N).
-  pose proof (chase M W st N (J + d) J) as H.
-  pose proof (count_capped (shrunk M W st N) N (J + d) (shrunk_beyond M W st N)). fold d in H0.
-  pose proof (packed_NFE M W st eos L (2 * (J + d))). fold N in H3. lia.
+  set (N := stop eos L) in *.
+  enough (NFE M (packed W st) eos L <= opening st + 2 * (J + e) /\
+          NFE M (packed W st) eos L <= opening st + 2 * J + (2 * o - 1)) by lia.
+  split.
+  - apply packed_NFE. fold N.
+    pose proof (chase M W st N 0 0 (J + e) J) as H. rewrite <- c_start in H. cbn [Nat.add] in H.
+    pose proof (count_capped M W st N 0 (J + e)). fold e in H0. lia.
+  - destruct (level_or_ahead M W st J) as [E|(T & HT & E)].
+    { rewrite <- E in H1. apply packed_NFE in H1. lia. }
+    pose proof (chase M W st N (1 + 2 * T) (S T) (J - S T + o) (J - S T)) as H.
+    replace (S T + (J - S T)) with J in H by lia.
+    pose proof (count_later (shrunk M W st N) 1 T (J - S T + o)).
+    pose proof (count_capped M W st N 1 (T + (J - S T + o))). fold o in H3.
+    pose proof (packed_NFE M W st eos L (1 + 2 * T + 2 * (J - S T + o))) as P. fold N in P. lia.
 Qed.
 
 (* claim: BOUND-2D *)
-(* With d counted against all shorter contexts: larger, but it can be read off the drafter and Packed-SS's run alone. *)
+(* d counts against all shorter contexts: more of them, but they can be read off the drafter and Packed-SS's run alone. *)
 Theorem BOUND_2D_any_shorter_context M W st eos L :
-  NFE M (packed W st) eos L <=
-  NFE M (linear W st) eos L + 2 * count (shrunk_from_any M W st (stop eos L)) (stop eos L).
+  let d := count (shrunk_from_any M W st (stop eos L)) 0 (stop eos L) in
+  NFE M (packed W st) eos L <= NFE M (linear W st) eos L + 2 * d.
 Proof.
   pose proof (BOUND_2D M W st eos L).
-  pose proof (count_le _ _ (stop eos L) (shrunk_shrunk_from_any M W st (stop eos L))). lia.
+  pose proof (count_le _ _ 0 (stop eos L) (shrunk_shrunk_from_any M W st (stop eos L))). cbn zeta in *. lia.
 Qed.
 
-(* Walk over the calls of Packed-SS up to the stop: two calls on from a good context, one from a shrunk one; count those. *)
-Fixpoint waits (M : matrix) (W : nat) (st : start) (N fuel n : nat) : nat :=
-  match fuel with
-  | 0 => 0
-  | S f => if N <=? c M W st n then 0
-           else if shrunk M W st N n then S (waits M W st N f (S n)) else waits M W st N f (S (S n))
-  end.
+(* ---------------------------------------------------------------- Without an assumption: never W/2 times as many *)
 
-Lemma walk M W st N J f n j :
-  N <= l M W st J -> N + 1 <= n + f -> Nat.min N (l M W st j) <= c M W st n -> j <= J ->
-  N <= c M W st (n + 2 * (J - j) + waits M W st N f n).
-Proof.
-  intros HJ. revert n j; induction f as [|f IH]; intros n j Hf Hj HjJ.
-  - pose proof (c_at_least M W st n). pose proof (c_monotone M W st n (n + 2 * (J - j) + waits M W st N 0 n)). lia.
-  - cbn [waits]. destruct (Nat.leb_spec N (c M W st n)) as [|Hc].
-    { pose proof (c_monotone M W st n (n + 2 * (J - j) + 0)). lia. }
-    destruct (shrunk M W st N n) eqn:E.
-    + rewrite Nat.add_succ_r. apply (IH (S n) j); [lia| |lia]. pose proof (c_monotone M W st n (S n)). lia.
-    + assert (j <> J) by (intros ->; lia).
-      replace (n + 2 * (J - j)) with (S (S n) + 2 * (J - S j)) by lia. apply IH; [lia| |lia].
-      rewrite l_next. pose proof (c_next M W st n). pose proof (shrunk_false M W st N n j Hc E). lia.
-Qed.
-
-(* claim: BOUND-2D *)
-(* A shrunk context costs one call, not two, if the walk takes the call after it instead. *)
-Theorem BOUND_WALK M W st eos L :
-  NFE M (packed W st) eos L <=
-  NFE M (linear W st) eos L + waits M W st (stop eos L) (stop eos L + 1) 0.
+(* claim: BOUND-RATIO *)
+(* One iteration of Linear-SS gains at most W+1 tokens; Packed-SS is level with its beginning and makes up for it in two calls,
+   or is beyond it and does in W. *)
+Theorem BOUND_RATIO M W st eos L :
+  2 * NFE M (packed W st) eos L <= Nat.max 2 W * NFE M (linear W st) eos L.
 Proof.
   destruct (linear_NFE M W st eos L) as [Z|(J & H1 & H2)]; [rewrite nothing_to_do by assumption; lia|].
-  set (N := stop eos L) in *. set (w := waits M W st N (N + 1) 0).
-  pose proof (walk M W st N J (N + 1) 0 0 H1) as H. rewrite <- c_start in H. fold w in H.
-  pose proof (packed_NFE M W st eos L (0 + 2 * (J - 0) + w)). fold N in H0. lia.
+  assert (H : exists n, n <= Nat.max 2 W * J /\ l M W st J <= c M W st n).
+  { clear H1 H2. induction J as [|J (n & Hn & IH)].
+    - exists 0. rewrite c_start. lia.
+    - destruct (Nat.eq_dec (l M W st J) (c M W st n)) as [E|E].
+      + exists (S (S n)). rewrite l_next, E. split; [lia|apply c_next].
+      + exists (n + W). split; [lia|]. rewrite l_next.
+        assert (G : forall w, c M W st n + w <= c M W st (n + w)).
+        { destruct n as [|n].
+          { assert (l M W st 0 <= l M W st J) by (clear; induction J; [|rewrite l_next; unfold reach]; lia).
+            rewrite c_start in *. lia. }
+          induction w as [|w G]; [rewrite !Nat.add_0_r; lia|]. pose proof (c_gains M W st (n + w)).
+          replace (S n + S w) with (S (S (n + w))) by lia. simpl in G. lia. }
+        specialize (G W). unfold reach. pose proof (leading_bound (M (l M W st J)) (l M W st J) W). lia. }
+  destruct H as (n & Hn & H).
+  assert (P : NFE M (packed W st) eos L <= opening st + n) by (apply packed_NFE; lia).
+  nia.
 Qed.
 
 (* ---------------------------------------------------------------- ASM-REACH *)
 
-(* Reach has not shrunk at any context of Packed-SS before every second call, seen from the contexts of Linear-SS. *)
-Definition ASM_REACH (M : matrix) (W : nat) (st : start) (N : nat) : Prop :=
-  forall s j, let c'' := c M W st (2 * s) in let c' := l M W st j in
+(* Seen from the contexts of Linear-SS, reach has not shrunk at any context of Packed-SS in step (i = 0) or out of it (i = 1). *)
+Definition ASM_REACH (M : matrix) (W : nat) (st : start) (N i : nat) : Prop :=
+  forall s j, let c'' := c M W st (i + 2 * s) in let c' := l M W st j in
   c' <= c'' -> c'' < N -> Nat.min N (reach M W c') <= reach M W c''.
 
-Lemma reach_upto M W st N :
-  ASM_REACH M W st N -> forall n, Nat.min N (pos M (linear W st) n) <= pos M (packed W st) n.
+Lemma ASM_REACH_count M W st N i : ASM_REACH M W st N i -> count (shrunk M W st N) i N = 0.
 Proof.
-  intros A. apply from_iterations_to_calls. intros t. fold (l M W st t). fold (c M W st (2 * t)).
-  induction t as [|t IH]; [rewrite <- c_start; simpl; lia|].
-  rewrite l_next. pose proof (c_monotone M W st (2 * t) (2 * S t)).
-  pose proof (c_next M W st (2 * t)) as T. replace (S (S (2 * t))) with (2 * S t) in T by lia.
-  specialize (A t t). cbn zeta in A. lia.
+  intros A. unfold count. induction (seq 0 N) as [|s ss IH]; [reflexivity|]. cbn [filter].
+  destruct (shrunk M W st N (i + 2 * s)) eqn:E; [exfalso|exact IH].
+  unfold shrunk, shrinks in E. rewrite andb_true_iff, Nat.ltb_lt, existsb_exists in E. destruct E as (E & j & _ & E').
+  rewrite andb_true_iff, Nat.leb_le, Nat.ltb_lt in E'. specialize (A s j). cbn zeta in A. lia.
 Qed.
 
 (* claim: ASM-REACH *)
 Theorem THM32_from_reach M W st :
-  (forall N, ASM_REACH M W st N) -> forall n, pos M (linear W st) n <= pos M (packed W st) n.
-Proof. intros A n. pose proof (reach_upto M W st (pos M (linear W st) n) (A _) n). lia. Qed.
+  (forall N, ASM_REACH M W st N 0) -> forall n, pos M (linear W st) n <= pos M (packed W st) n.
+Proof.
+  intros A. enough (H : forall N n, Nat.min N (pos M (linear W st) n) <= pos M (packed W st) n).
+  { intros n. specialize (H (pos M (linear W st) n) n). lia. }
+  intros N. apply from_iterations_to_calls. intros t. fold (l M W st t). fold (c M W st (2 * t)).
+  apply (chase M W st N 0 0 t t); [rewrite c_start; lia|].
+  pose proof (count_capped M W st N 0 t). rewrite ASM_REACH_count in H by apply A. lia.
+Qed.
 
 (* claim: ASM-REACH *)
 Theorem EQ5_from_reach M W st eos L :
-  ASM_REACH M W st (stop eos L) -> NFE M (packed W st) eos L <= NFE M (linear W st) eos L.
-Proof. intros A. apply from_positions_to_NFE, reach_upto, A. Qed.
+  ASM_REACH M W st (stop eos L) 0 \/ ASM_REACH M W st (stop eos L) 1 ->
+  NFE M (packed W st) eos L <= NFE M (linear W st) eos L.
+Proof. pose proof (BOUND_2D M W st eos L) as B. cbn zeta in B. intros [A|A]; apply ASM_REACH_count in A; lia. Qed.
 
 (* claim: ASM-REACH *)
-Theorem ASM31_implies_ASM_REACH M W st c_star N :
-  ASM31 (fun c => evaluated M W st c /\ c < N) W M c_star -> ASM_REACH M W st N.
+Theorem ASM31_implies_ASM_REACH M W st c_star N i :
+  ASM31 (fun c => evaluated M W st c /\ c < N) W M c_star -> ASM_REACH M W st N i.
 Proof.
   intros A s j c'' c' H1 H2.
   rewrite !(LEMB1_progress _ W M c_star _ A).
@@ -292,12 +328,12 @@ Definition right_too_early : matrix := fun c k => (c =? 0) && (k =? 2).
 
 (* claim: ASM-REACH *)
 Theorem ASM_REACH_is_weaker :
-  (forall st N, ASM_REACH right_too_early 2 st N) /\
+  (forall st N i, ASM_REACH right_too_early 2 st N i) /\
   ~ exists c_star, ASM31 (evaluated right_too_early 2 algorithm) 2 right_too_early c_star.
 Proof.
   split.
   - assert (R : forall c, reach right_too_early 2 c = c + 1) by (intros [|n]; unfold reach; simpl; lia).
-    intros st N s j c'' c' H1 H2. rewrite !R. lia.
+    intros st N i s j c'' c' H1 H2. rewrite !R. lia.
   - intros [c_star A].
     pose proof (A 0 2 (evaluated_packed right_too_early 2 algorithm 0)) as A0.
     pose proof (A 1 2 (evaluated_packed right_too_early 2 algorithm 1)) as A1.
@@ -330,14 +366,6 @@ Theorem EQ5_narrow M W st eos L : W <= 2 -> NFE M (packed W st) eos L <= NFE M (
 Proof. intros H. apply from_positions_to_NFE. intros n. pose proof (THM32_narrow M W st n H). lia. Qed.
 
 (* ---------------------------------------------------------------- When the schedules stay level *)
-
-Lemma c_exactly M W st n :
-  c M W st (S n) < reach M W (c M W st n) <-> c M W st (S (S n)) = reach M W (c M W st n).
-Proof.
-  split; [|intros <-; apply c_gains].
-  destruct (packed_cycle W st n) as [D B]. unfold c, pos. rewrite !Nat.add_succ_r. cbn [after]. rewrite B.
-  now apply two_calls_exactly.
-Qed.
 
 (* claim: THM3.2 *)
 Theorem level_iff_no_call_between_reaches M W st :
@@ -491,7 +519,7 @@ Proof.
     repeat match type of H3 with context [?a =? ?b] => destruct (Nat.eqb_spec a b); simpl orb in H3; cbn iota in H3 end; lia.
 Qed.
 
-Lemma count_in_range bad K a b : (forall s, bad (2 * s) = true -> a <= s < a + b) -> count bad K <= b.
+Lemma count_in_range bad K a b : (forall s, bad (2 * s) = true -> a <= s < a + b) -> count bad 0 K <= b.
 Proof.
   intros H. unfold count. rewrite <- (seq_length b a). apply NoDup_incl_length.
   - apply NoDup_filter, seq_NoDup.
@@ -499,11 +527,11 @@ Proof.
 Qed.
 
 Lemma passed_by_counts :
-  count (shrunk M W algorithm N) N = d /\ count (shrunk_from_any M W algorithm N) N = d.
+  count (shrunk M W algorithm N) 0 N = d /\ count (shrunk_from_any M W algorithm N) 0 N = d.
 Proof.
   pose proof (BOUND_2D M W algorithm never N) as B.
-  rewrite stop_never, passed_by_NFE_packed, passed_by_NFE_linear in B.
-  pose proof (count_le _ _ N (shrunk_shrunk_from_any M W algorithm N)).
+  cbn zeta in B. rewrite stop_never, passed_by_NFE_packed, passed_by_NFE_linear in B.
+  pose proof (count_le _ _ 0 N (shrunk_shrunk_from_any M W algorithm N)).
   pose proof (count_in_range _ N 2 d passed_by_shrunk). lia.
 Qed.
 
@@ -512,20 +540,128 @@ End Attained.
 (* claim: BOUND-2D *)
 Theorem BOUND_2D_attained d :
   exists M W L,
-    count (shrunk M W algorithm L) L = d /\ count (shrunk_from_any M W algorithm L) L = d /\
+    count (shrunk M W algorithm L) 0 L = d /\ count (shrunk_from_any M W algorithm L) 0 L = d /\
     NFE M (packed W algorithm) never L = NFE M (linear W algorithm) never L + 2 * d.
 Proof.
   exists (passed_by d), (2 * d + 3), (2 * d + 7). destruct (passed_by_counts d). repeat split; auto.
   rewrite passed_by_NFE_packed, passed_by_NFE_linear. lia.
 Qed.
 
-(* claim: ASM-NEEDED *)
-(* Without an assumption no constant factor bounds the calls of Packed-SS by those of Linear-SS. *)
-Theorem no_constant_factor factor :
-  exists M W L, factor * NFE M (linear W algorithm) never L < NFE M (packed W algorithm) never L.
+(* A drafter under which Packed-SS passes by every context of Linear-SS, B_i = 3 + i(W+1), by one token: from there all is right,
+   and else nothing but the one proposal that takes it past the next one. *)
+Definition lagging (W : nat) : matrix := fun c k =>
+  match c with
+  | 0 => k =? 1
+  | 1 => k =? 3
+  | 2 => false
+  | S (S (S m)) => let r := m mod (W + 1) in (r =? 0) || (r =? W - 1) && (k =? c + 2)
+  end.
+
+Section Sharp.
+Variable W : nat.
+Hypothesis W3 : 3 <= W.
+Let M := lagging W.
+Let B i := 3 + i * (W + 1).
+
+Lemma lagging_row i r k : r <= W -> M (B i + r) k = (r =? 0) || (r =? W - 1) && (k =? B i + r + 2).
 Proof.
-  exists (passed_by (3 * factor)), (2 * (3 * factor) + 3), (2 * (3 * factor) + 7).
-  rewrite passed_by_NFE_packed, passed_by_NFE_linear. lia.
+  intros H. unfold M, B. cbn [lagging Nat.add].
+  replace ((i * (W + 1) + r) mod (W + 1)) with r; [reflexivity|].
+  rewrite Nat.add_comm, Nat.mod_add, Nat.mod_small; lia.
+Qed.
+
+Lemma lagging_before i k : M (B i - 1) k = false.
+Proof.
+  destruct i as [|i]; [reflexivity|]. replace (B (S i) - 1) with (B i + W) by (unfold B; simpl; lia).
+  rewrite lagging_row by lia. destruct (Nat.eqb_spec W 0), (Nat.eqb_spec W (W - 1)); lia || reflexivity.
+Qed.
+
+Lemma lagging_linear i : l M W algorithm (2 + i) = B i.
+Proof.
+  induction i as [|i IH].
+  - assert (E : W = S (S (S (W - 3)))) by lia.
+    cbn [Nat.add]. rewrite !l_next. change (l M W algorithm 0) with 0.
+    assert (R0 : reach M W 0 = 2) by (unfold reach; rewrite E; reflexivity). rewrite R0.
+    unfold reach. rewrite E. reflexivity.
+  - rewrite Nat.add_succ_r, l_next, IH. unfold reach.
+    pose proof (leading_bound (M (B i)) (B i) W).
+    pose proof (leading_reaches (M (B i)) (B i) W (B i + W) (Nat.le_refl _)) as F.
+    enough (B i + W <= B i + leading (M (B i)) (B i) W) by (replace (B (S i)) with (B i + W + 1) by (unfold B; simpl; lia); lia).
+    apply F. intros j _. rewrite <- (Nat.add_0_r (B i)) at 1. now rewrite lagging_row by lia.
+Qed.
+
+Lemma lagging_call b v m : leading (M b) v (b + W - v) = m -> step M (Both W) (State v b (b + W)) = State (v + m + 1) v (v + W).
+Proof. intros <-. reflexivity. Qed.
+
+Lemma leading_false b v n : (forall k, M b k = false) -> leading (M b) v n = 0.
+Proof. intros H. destruct n; [reflexivity|]. simpl. now rewrite H. Qed.
+
+Lemma lagging_packed i r : r < W ->
+  let b := if r =? 0 then B i - 1 else B i + r in
+  after M (packed W algorithm) (3 + i * W + r) = State (B i + 1 + r) b (b + W).
+Proof.
+  revert r. induction i as [|i IHi]; induction r as [|r IHr]; intros Hr.
+  - (* the first three calls *)
+    assert (E : W = S (S (S (W - 3)))) by lia.
+    change (step M (Both W) (step M (Both W) (State 1 0 (0 + W))) = State 4 2 (2 + W)).
+    rewrite (lagging_call 0 1 0) by (rewrite E; reflexivity). change (1 + 0 + 1) with 2.
+    rewrite (lagging_call 1 2 1); [reflexivity|].
+    replace (1 + W - 2) with (S (W - 2)) by lia. cbn [leading]. unfold M at 1. cbn [lagging Nat.eqb].
+    destruct (W - 2); reflexivity.
+  - (* one token a call *)
+    replace (3 + 0 * W + S r) with (S (3 + 0 * W + r)) by lia. cbn [after]. rewrite IHr by lia.
+    change (packed W algorithm (3 + 0 * W + r)) with (Both W).
+    rewrite (lagging_call _ _ 0).
+    { cbn [Nat.eqb]. f_equal; lia. }
+    apply leading_false. intros k. destruct (Nat.eqb_spec r 0); [apply lagging_before|].
+    rewrite lagging_row by lia. destruct (Nat.eqb_spec r 0), (Nat.eqb_spec r (W - 1)); lia || reflexivity.
+  - (* past the next context of Linear-SS *)
+    replace (3 + S i * W + 0) with (S (3 + i * W + (W - 1))) by (simpl; lia). cbn [after]. rewrite IHi by lia.
+    change (packed W algorithm (3 + i * W + (W - 1))) with (Both W).
+    destruct (Nat.eqb_spec (W - 1) 0); [lia|].
+    rewrite (lagging_call _ _ 1).
+    { unfold B. simpl. f_equal; lia. }
+    replace (B i + (W - 1) + W - (B i + 1 + (W - 1))) with (S (S (W - 3))) by lia. cbn [leading].
+    rewrite !lagging_row by lia. rewrite Nat.eqb_refl.
+    destruct (Nat.eqb_spec (W - 1) 0); [lia|].
+    destruct (Nat.eqb_spec (S (B i + 1 + (W - 1))) (B i + (W - 1) + 2)); [|lia].
+    destruct (Nat.eqb_spec (S (S (B i + 1 + (W - 1)))) (B i + (W - 1) + 2)); [lia|reflexivity].
+  - replace (3 + S i * W + S r) with (S (3 + S i * W + r)) by lia. cbn [after]. rewrite IHr by lia.
+    change (packed W algorithm (3 + S i * W + r)) with (Both W).
+    rewrite (lagging_call _ _ 0).
+    { cbn [Nat.eqb]. f_equal; lia. }
+    apply leading_false. intros k. destruct (Nat.eqb_spec r 0); [apply lagging_before|].
+    rewrite lagging_row by lia. destruct (Nat.eqb_spec r 0), (Nat.eqb_spec r (W - 1)); lia || reflexivity.
+Qed.
+
+Lemma lagging_NFE i :
+  NFE M (packed W algorithm) never (B i) = 3 + i * W /\ NFE M (linear W algorithm) never (B i) = 4 + 2 * i.
+Proof.
+  split.
+  - assert (I := NFE_iff M (packed W algorithm) never (B i) (packed_busy W algorithm)). rewrite stop_never in I.
+    assert (P : forall j r, r < W -> pos M (packed W algorithm) (3 + j * W + r) = B j + 1 + r).
+    { intros j r Hr. unfold pos. now rewrite lagging_packed. }
+    apply Nat.le_antisymm.
+    + apply I. rewrite <- (Nat.add_0_r (3 + i * W)), P; lia.
+    + destruct (Nat.le_gt_cases (3 + i * W) (NFE M (packed W algorithm) never (B i))) as [|H]; [assumption|].
+      assert (F : B i <= pos M (packed W algorithm) (2 + i * W)) by (apply I; lia).
+      destruct i as [|i].
+      { assert (E : W = S (S (S (W - 3)))) by lia. rewrite E in F. cbv in F. lia. }
+      replace (2 + S i * W) with (3 + i * W + (W - 1)) in F by (simpl; lia). rewrite P in F by lia.
+      unfold B in F. simpl in F. lia.
+  - rewrite <- lagging_linear. cbn [Nat.add]. rewrite linear_calls_to_its_lengths. simpl. lia.
+Qed.
+
+End Sharp.
+
+(* claim: BOUND-RATIO *)
+(* No smaller factor a/b than W/2 bounds the calls of Packed-SS by those of Linear-SS. *)
+Theorem BOUND_RATIO_sharp W a b :
+  3 <= W -> 2 * a < W * b ->
+  exists M L, a * NFE M (linear W algorithm) never L < b * NFE M (packed W algorithm) never L.
+Proof.
+  intros HW H. exists (lagging W), (3 + (4 * a + 1) * (W + 1)).
+  destruct (lagging_NFE W HW (4 * a + 1)) as [-> ->]. nia.
 Qed.
 
 (* A drafter of width 3 under which Packed-SS needs a ninth call, given by its right proposals (context, position). *)
@@ -556,31 +692,30 @@ Proof. intros H. specialize (H (listed []) 1 initial). vm_compute in H. assert (
 (* refuted: BOUND-2D *)
 Theorem BOUND_2D_not_one_less :
   ~ forall M W st eos L,
-      let d := count (shrunk M W st (stop eos L)) (stop eos L) in
+      let e := count (shrunk M W st (stop eos L)) 0 (stop eos L) in
+      let o := count (shrunk M W st (stop eos L)) 1 (stop eos L) in
+      1 <= e -> 1 <= o -> NFE M (packed W st) eos L + 1 <= NFE M (linear W st) eos L + Nat.min (2 * e) (2 * o - 1).
+Proof. intros H. specialize (H (passed_by 1) 5 algorithm never 9). vm_compute in H. lia. Qed.
+
+(* refuted: BOUND-2D *)
+Theorem BOUND_2D_any_shorter_context_not_one_less :
+  ~ forall M W st eos L,
+      let d := count (shrunk_from_any M W st (stop eos L)) 0 (stop eos L) in
       1 <= d -> NFE M (packed W st) eos L + 1 <= NFE M (linear W st) eos L + 2 * d.
 Proof. intros H. specialize (H (passed_by 1) 5 algorithm never 9). vm_compute in H. lia. Qed.
 
-(* refuted: BOUND-2D *)
-(* Two calls for each: one is not enough. *)
-Theorem BOUND_not_1D :
-  ~ forall M W st eos L,
-      NFE M (packed W st) eos L <= NFE M (linear W st) eos L + count (shrunk_from_any M W st (stop eos L)) (stop eos L).
-Proof. intros H. specialize (H (passed_by 1) 5 algorithm never 9). vm_compute in H. lia. Qed.
-
-(* refuted: BOUND-2D *)
-Theorem BOUND_WALK_not_one_less :
-  ~ forall M W st eos L,
-      let w := waits M W st (stop eos L) (stop eos L + 1) 0 in
-      1 <= w -> NFE M (packed W st) eos L + 1 <= NFE M (linear W st) eos L + w.
-Proof. intros H. specialize (H (passed_by 1) 5 algorithm never 9). vm_compute in H. lia. Qed.
+(* refuted: BOUND-RATIO *)
+Theorem BOUND_RATIO_not_one_less :
+  ~ forall M W st eos L, 2 * NFE M (packed W st) eos L <= Nat.max 2 (W - 1) * NFE M (linear W st) eos L.
+Proof. intros H. specialize (H (lagging 4) 4 algorithm never 23). vm_compute in H. lia. Qed.
 
 (* refuted: ASM-REACH *)
 Theorem EQ5_from_reach_not_strict :
-  ~ forall M W st L, 1 <= L -> ASM_REACH M W st L ->
+  ~ forall M W st L, 1 <= L -> ASM_REACH M W st L 0 ->
       NFE M (packed W st) never L + 1 <= NFE M (linear W st) never L.
 Proof.
   intros H. specialize (H (monotone always_right) 1 algorithm 2).
-  assert (A : ASM_REACH (monotone always_right) 1 algorithm 2).
+  assert (A : ASM_REACH (monotone always_right) 1 algorithm 2 0).
   { apply (ASM31_implies_ASM_REACH _ _ _ always_right), always_right_ASM31. }
   specialize (H ltac:(lia) A). vm_compute in H. lia.
 Qed.
@@ -632,7 +767,7 @@ Print Assumptions LEMB2_any_drafter.
 Print Assumptions LEMB2_exactly.
 Print Assumptions BOUND_2D.
 Print Assumptions BOUND_2D_any_shorter_context.
-Print Assumptions BOUND_WALK.
+Print Assumptions BOUND_RATIO.
 Print Assumptions BOUND_2D_attained.
 Print Assumptions THM32_from_reach.
 Print Assumptions EQ5_from_reach.
@@ -642,5 +777,5 @@ Print Assumptions THM32_narrow.
 Print Assumptions EQ5_narrow.
 Print Assumptions level_iff_no_call_between_reaches.
 Print Assumptions level_in_calls.
-Print Assumptions no_constant_factor.
+Print Assumptions BOUND_RATIO_sharp.
 Print Assumptions ASM_needed.
