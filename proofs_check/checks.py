@@ -13,7 +13,20 @@ from proofs_check.ledger import Budget, Check, Entry
 from simulator.errors import InvalidInput
 
 # Each exports CHECKS.
-MODULES = ("chain", "graph", "refutations", "exhaustive", "necessity", "reach", "sampling_dominance", "any_order", "smt", "state_space")
+MODULES = (
+    "chain",
+    "graph",
+    "refutations",
+    "exhaustive",
+    "necessity",
+    "reach",
+    "sampling_dominance",
+    "any_order",
+    "smt",
+    "state_space",
+    "lemmas",
+    "structure",
+)
 
 
 def all_checks() -> list[Check]:
