@@ -345,6 +345,22 @@ def test_a_packed_that_keeps_one_token_fewer_is_seen(uncompiled: pytest.MonkeyPa
     assert outcomes(check_runs("sampled", 4))["DOM-SAMPLED"] == "violated"
 
 
+@pytest.mark.parametrize(("start", "call"), [("algorithm", 2), ("wide", 2), ("sampled", 3)])
+def test_the_first_draft_is_measured_too(uncompiled: pytest.MonkeyPatch, start: str, call: int) -> None:
+    """W tokens after the calls of a start, W - 1 after the first call of Algorithm 1."""
+
+    def shorter(run: Any) -> Any:
+        def faulty(c_star: Any, width: int, schedule: int, start: int, limit: int, calls: Any) -> int:
+            n = run(c_star, width, schedule, start, limit, calls)
+            calls[call, 1] -= schedule == kernels.PACKED
+            return int(n)
+
+        return faulty
+
+    replace(uncompiled, "left_to_right", shorter)
+    assert outcomes(check_runs(start, 4))["DRAFTLEN"] == "violated"
+
+
 def test_a_packed_any_order_with_half_the_window_is_seen(uncompiled: pytest.MonkeyPatch) -> None:
     """One token fewer would not do: Linear-SS has no bonus token to win by."""
 
