@@ -271,8 +271,9 @@ Qed.
 Lemma ending_stop eos L c A : c < stop eos L -> c + ending eos L c A = Nat.min (c + A) (stop eos L).
 Proof.
   destruct (stop_spec eos L) as (H1 & H2 & H3). intros Hc.
-  destruct (proj1 (le_least A (L - c :: filter (fun i => eos (c + i)) (seq 1 A)) (ending eos L c A))) as [B1 B2]; [reflexivity|].
-  pose proof (least_attained A (L - c :: filter (fun i => eos (c + i)) (seq 1 A))) as H4.
+  set (xs := L - c :: filter (fun i => eos (c + i)) (seq 1 A)).
+  destruct (proj1 (le_least A xs (ending eos L c A))) as [B1 B2]; [reflexivity|].
+  pose proof (least_attained A xs) as H4. unfold xs in *. clear xs.
   fold (ending eos L c A) in H4. set (e := ending eos L c A) in *. clearbody e.
   assert (U : e <= stop eos L - c).
   { destruct H2 as [->|[Hp He]]; [apply B2; now left|].
@@ -580,7 +581,8 @@ Theorem THM32_as_in_the_paper M W c_star :
   ASM31 (evaluated M W algorithm) W M c_star ->
   forall t, Nat.iter t (F W c_star) 0 <= pos M (packed W algorithm) (2 * t).
 Proof.
-  intros A t. enough (E : Nat.iter t (F W c_star) 0 = pos M (linear W algorithm) (2 * t)) by (rewrite E; now apply (THM32 _ _ _ c_star)).
+  intros A t. enough (E : Nat.iter t (F W c_star) 0 = pos M (linear W algorithm) (2 * t)).
+  { rewrite E. now apply (THM32 _ _ _ c_star). }
   induction t as [|t IH]; [reflexivity|].
   pose proof (linear_iteration M W algorithm t) as [_ E]. pose proof (evaluated_linear M W algorithm t) as V.
   cbn [opening Nat.add] in E, V. rewrite E, (LEMB1_progress _ W M c_star _ A V), <- IH. reflexivity.

@@ -11,11 +11,11 @@
                 reach (a_s), where N is the stop and a_s the contexts of Packed-SS in step with Linear-SS. Every other pair of
                 contexts may do as it likes. It is as good to ask it of the contexts out of step instead. ASM3.1 implies
                 both; a drafter is given that meets both and not ASM3.1.
-     ASM-NEEDED Without it drafters exist for which Packed-SS needs more calls, with W = 3. For W <= 2 there are none:
+     ASM-NEEDED Without it drafters exist for which Packed-SS needs more calls, with W = 3 or W = 4. For W <= 2 there are none:
                 THM3.2 then holds for every drafter.
      BOUND-2D   NFE_packed <= NFE_linear + max(0, min(2e, 2o - 1)) for every drafter, e and o the numbers of contexts of
                 Packed-SS before the stop, in and out of step, whose reach is below that of a context of Linear-SS which is not
-                longer, reach beyond the stop read as the stop. (This is to say: below the next context of Linear-SS.) So also
+                longer, reach beyond the stop read as the stop. (reach l_j is l_{j+1}: so, below the next context of Linear-SS.) So also
                 NFE_packed <= NFE_linear + 2d, d the contexts in step with a reach below that of any shorter context. For
                 every d there is a drafter with e = d that attains 2e.
      BOUND-RATIO
@@ -110,7 +110,8 @@ Lemma linear_NFE M W st eos L :
 Proof.
   destruct (NFE_least M (linear W st) eos L (linear_busy W st)) as [A _].
   destruct (calls_split (opening st) (NFE M (linear W st) eos L)) as [H|[J [H|H]]].
-  - left. assert (E : NFE M (linear W st) eos L = 0) by (destruct st; simpl in H; lia). rewrite E in A. exact (proj1 (Nat.le_0_r _) A).
+  - left. assert (E : NFE M (linear W st) eos L = 0) by (destruct st; simpl in H; lia).
+    rewrite E in A. exact (proj1 (Nat.le_0_r _) A).
   - right. exists J. rewrite H in A. unfold l. lia.
   - right. exists J. rewrite H, (proj1 (linear_iteration M W st J)) in A. unfold l. lia.
 Qed.
@@ -282,7 +283,7 @@ Qed.
 
 (* ---------------------------------------------------------------- ASM-REACH *)
 
-(* Seen from the contexts of Linear-SS, reach has not shrunk at any context of Packed-SS in step (i = 0) or out of it (i = 1). *)
+(* From any context of Linear-SS to a longer one of Packed-SS, in step (i = 0) or out of it (i = 1), reach does not shrink. *)
 Definition ASM_REACH (M : matrix) (W : nat) (st : start) (N i : nat) : Prop :=
   forall s j, let c'' := c M W st (i + 2 * s) in let c' := l M W st j in
   c' <= c'' -> c'' < N -> Nat.min N (reach M W c') <= reach M W c''.
@@ -410,6 +411,14 @@ Qed.
 
 (* ---------------------------------------------------------------- The bound is attained *)
 
+(* One call of Packed-SS with a draft from context b in hand, of which the first m tokens are right and no more. *)
+Lemma packed_call M W b v m :
+  leading (M b) v (b + W - v) = m -> step M (Both W) (State v b (b + W)) = State (v + m + 1) v (v + W).
+Proof. intros <-. reflexivity. Qed.
+
+Lemma leading_none right v n : (forall k, right k = false) -> leading right v n = 0.
+Proof. intros H. destruct n; [reflexivity|]. simpl. now rewrite H. Qed.
+
 (* A drafter of width 2d+3. Linear-SS comes to position 3, from where all is right, and then needs one iteration; Packed-SS
    passes by it (a draft from position 1 takes it from 2 to 4), and then gains one token a call. *)
 Definition passed_by (d : nat) : matrix := fun c k =>
@@ -449,27 +458,23 @@ Proof.
   all: cbn [leading]; unfold M, passed_by; apply Nat.eqb_neq in H5; rewrite H5; simpl; lia.
 Qed.
 
-(* One call of Packed-SS with a draft from context b in hand, if the first m proposals of it are right and no more. *)
-Lemma passed_by_call b v m : leading (M b) v (b + W - v) = m -> step M (Both W) (State v b (b + W)) = State (v + m + 1) v (v + W).
-Proof. intros <-. reflexivity. Qed.
-
 Lemma passed_by_packed n : pos M (packed W algorithm) n = if n <=? 2 then n else n + 1.
 Proof.
   assert (A1 : after M (packed W algorithm) 1 = State 1 0 (0 + W)) by reflexivity.
   assert (A2 : after M (packed W algorithm) 2 = State 2 1 (1 + W)).
   { change (step M (Both W) (after M (packed W algorithm) 1) = State 2 1 (1 + W)). rewrite A1.
-    apply (passed_by_call 0 1 0). replace (0 + W - 1) with (S (2 * d + 1)) by (unfold W; lia). reflexivity. }
+    apply (packed_call M W 0 1 0). replace (0 + W - 1) with (S (2 * d + 1)) by (unfold W; lia). reflexivity. }
   assert (A3 : after M (packed W algorithm) 3 = State 4 2 (2 + W)).
   { change (step M (Both W) (after M (packed W algorithm) 2) = State 4 2 (2 + W)). rewrite A2.
-    apply (passed_by_call 1 2 1). replace (1 + W - 2) with (S (S (2 * d))) by (unfold W; lia). reflexivity. }
+    apply (packed_call M W 1 2 1). replace (1 + W - 2) with (S (S (2 * d))) by (unfold W; lia). reflexivity. }
   assert (A : forall m, after M (packed W algorithm) (4 + m) = State (5 + m) (4 + m) (4 + m + W)).
   { induction m as [|m IH].
     - change (step M (Both W) (after M (packed W algorithm) 3) = State 5 4 (4 + W)). rewrite A3.
-      apply (passed_by_call 2 4 0). replace (2 + W - 4) with (S (2 * d)) by (unfold W; lia). cbn [leading].
+      apply (packed_call M W 2 4 0). replace (2 + W - 4) with (S (2 * d)) by (unfold W; lia). cbn [leading].
       unfold M, passed_by. destruct (Nat.eqb_spec 2 (2 * d + 5)); [lia|reflexivity].
     - rewrite Nat.add_succ_r.
       change (step M (Both W) (after M (packed W algorithm) (4 + m)) = State (5 + S m) (S (4 + m)) (S (4 + m) + W)).
-      rewrite IH. rewrite (passed_by_call (4 + m) (5 + m) 0); [f_equal; lia|].
+      rewrite IH. rewrite (packed_call M W (4 + m) (5 + m) 0); [f_equal; lia|].
       replace (4 + m + W - (5 + m)) with (S (2 * d + 1)) by (unfold W; lia). cbn [leading].
       replace (M (4 + m) (S (5 + m))) with false; [reflexivity|].
       symmetry. unfold M, passed_by. cbn [Nat.add]. apply andb_false_iff.
@@ -547,8 +552,8 @@ Proof.
   rewrite passed_by_NFE_packed, passed_by_NFE_linear. lia.
 Qed.
 
-(* A drafter under which Packed-SS passes by every context of Linear-SS, B_i = 3 + i(W+1), by one token: from there all is right,
-   and else nothing but the one proposal that takes it past the next one. *)
+(* A drafter under which Packed-SS passes by every context B_i = 3 + i(W+1) of Linear-SS by one token: from B_i all is right,
+   and else nothing but the one proposal that takes Packed-SS past the next of them. *)
 Definition lagging (W : nat) : matrix := fun c k =>
   match c with
   | 0 => k =? 1
@@ -586,15 +591,10 @@ Proof.
   - rewrite Nat.add_succ_r, l_next, IH. unfold reach.
     pose proof (leading_bound (M (B i)) (B i) W).
     pose proof (leading_reaches (M (B i)) (B i) W (B i + W) (Nat.le_refl _)) as F.
-    enough (B i + W <= B i + leading (M (B i)) (B i) W) by (replace (B (S i)) with (B i + W + 1) by (unfold B; simpl; lia); lia).
+    replace (B (S i)) with (B i + W + 1) by (unfold B; simpl; lia).
+    enough (B i + W <= B i + leading (M (B i)) (B i) W) by lia.
     apply F. intros j _. rewrite <- (Nat.add_0_r (B i)) at 1. now rewrite lagging_row by lia.
 Qed.
-
-Lemma lagging_call b v m : leading (M b) v (b + W - v) = m -> step M (Both W) (State v b (b + W)) = State (v + m + 1) v (v + W).
-Proof. intros <-. reflexivity. Qed.
-
-Lemma leading_false b v n : (forall k, M b k = false) -> leading (M b) v n = 0.
-Proof. intros H. destruct n; [reflexivity|]. simpl. now rewrite H. Qed.
 
 Lemma lagging_packed i r : r < W ->
   let b := if r =? 0 then B i - 1 else B i + r in
@@ -604,22 +604,22 @@ Proof.
   - (* the first three calls *)
     assert (E : W = S (S (S (W - 3)))) by lia.
     change (step M (Both W) (step M (Both W) (State 1 0 (0 + W))) = State 4 2 (2 + W)).
-    rewrite (lagging_call 0 1 0) by (rewrite E; reflexivity). change (1 + 0 + 1) with 2.
-    rewrite (lagging_call 1 2 1); [reflexivity|].
+    rewrite (packed_call M W 0 1 0) by (rewrite E; reflexivity). change (1 + 0 + 1) with 2.
+    rewrite (packed_call M W 1 2 1); [reflexivity|].
     replace (1 + W - 2) with (S (W - 2)) by lia. cbn [leading]. unfold M at 1. cbn [lagging Nat.eqb].
     destruct (W - 2); reflexivity.
   - (* one token a call *)
     replace (3 + 0 * W + S r) with (S (3 + 0 * W + r)) by lia. cbn [after]. rewrite IHr by lia.
     change (packed W algorithm (3 + 0 * W + r)) with (Both W).
-    rewrite (lagging_call _ _ 0).
+    rewrite (packed_call M W _ _ 0).
     { cbn [Nat.eqb]. f_equal; lia. }
-    apply leading_false. intros k. destruct (Nat.eqb_spec r 0); [apply lagging_before|].
+    apply leading_none. intros k. destruct (Nat.eqb_spec r 0); [apply lagging_before|].
     rewrite lagging_row by lia. destruct (Nat.eqb_spec r 0), (Nat.eqb_spec r (W - 1)); lia || reflexivity.
   - (* past the next context of Linear-SS *)
     replace (3 + S i * W + 0) with (S (3 + i * W + (W - 1))) by (simpl; lia). cbn [after]. rewrite IHi by lia.
     change (packed W algorithm (3 + i * W + (W - 1))) with (Both W).
     destruct (Nat.eqb_spec (W - 1) 0); [lia|].
-    rewrite (lagging_call _ _ 1).
+    rewrite (packed_call M W _ _ 1).
     { unfold B. simpl. f_equal; lia. }
     replace (B i + (W - 1) + W - (B i + 1 + (W - 1))) with (S (S (W - 3))) by lia. cbn [leading].
     rewrite !lagging_row by lia. rewrite Nat.eqb_refl.
@@ -628,9 +628,9 @@ Proof.
     destruct (Nat.eqb_spec (S (S (B i + 1 + (W - 1)))) (B i + (W - 1) + 2)); [lia|reflexivity].
   - replace (3 + S i * W + S r) with (S (3 + S i * W + r)) by lia. cbn [after]. rewrite IHr by lia.
     change (packed W algorithm (3 + S i * W + r)) with (Both W).
-    rewrite (lagging_call _ _ 0).
+    rewrite (packed_call M W _ _ 0).
     { cbn [Nat.eqb]. f_equal; lia. }
-    apply leading_false. intros k. destruct (Nat.eqb_spec r 0); [apply lagging_before|].
+    apply leading_none. intros k. destruct (Nat.eqb_spec r 0); [apply lagging_before|].
     rewrite lagging_row by lia. destruct (Nat.eqb_spec r 0), (Nat.eqb_spec r (W - 1)); lia || reflexivity.
 Qed.
 
@@ -664,15 +664,17 @@ Proof.
   destruct (lagging_NFE W HW (4 * a + 1)) as [-> ->]. nia.
 Qed.
 
-(* A drafter of width 3 under which Packed-SS needs a ninth call, given by its right proposals (context, position). *)
+(* A drafter given by its right proposals (context, position). *)
 Definition listed (pairs : list (nat * nat)) : matrix :=
   fun c k => existsb (fun p => (fst p =? c) && (snd p =? k)) pairs.
 Definition narrowest : matrix :=
   listed [(0, 1); (1, 3); (3, 4); (3, 5); (3, 6); (5, 6); (5, 7); (7, 8); (7, 9); (7, 10); (8, 9)].
 
 (* claim: ASM-NEEDED *)
+(* At L = 8 (no shorter length does: an exhaustive search, not a theorem here), and at W = 3, the smallest width that does. *)
 Theorem ASM_needed :
-  NFE narrowest (linear 3 algorithm) never 11 = 8 /\ NFE narrowest (packed 3 algorithm) never 11 = 9.
+  (NFE (lagging 4) (linear 4 algorithm) never 8 = 6 /\ NFE (lagging 4) (packed 4 algorithm) never 8 = 7) /\
+  (NFE narrowest (linear 3 algorithm) never 11 = 8 /\ NFE narrowest (packed 3 algorithm) never 11 = 9).
 Proof. vm_compute. auto. Qed.
 
 (* ---------------------------------------------------------------- What is not true *)
@@ -728,13 +730,14 @@ Theorem EQ5_from_reach_not_one_weaker :
          Nat.min L (reach M W (l M W st j)) <= reach M W (c M W st (2 * s)) + 1) ->
       NFE M (packed W st) never L <= NFE M (linear W st) never L.
 Proof.
-  intros H. specialize (H narrowest 3 algorithm 11). destruct ASM_needed as [E1 E2]. rewrite E1, E2 in H.
-  enough (9 <= 8) by lia. apply H. intros s j Hj Hs.
-  assert (s < 5) by (pose proof (c_monotone narrowest 3 algorithm 10 (2 * s)); vm_compute (c narrowest 3 algorithm 10) in *; lia).
+  intros H. specialize (H narrowest 3 algorithm 11). destruct ASM_needed as [_ [E1 E2]]. rewrite E1, E2 in H.
+  enough (9 <= 8) by lia. apply H. clear H E1 E2. intros s j Hj Hs.
+  assert (11 <= c narrowest 3 algorithm 10) by (vm_compute; lia).
+  assert (s < 5) by (pose proof (c_monotone narrowest 3 algorithm 10 (2 * s)); lia).
   assert (j < 11) by (pose proof (l_at_least narrowest 3 algorithm j); lia).
+  set (c' := c narrowest 3 algorithm) in *. set (l' := l narrowest 3 algorithm) in *. set (r := reach narrowest 3).
   assert (B : forallb (fun s => forallb (fun j =>
-    implb ((l narrowest 3 algorithm j <=? c narrowest 3 algorithm (2 * s)) && (c narrowest 3 algorithm (2 * s) <? 11))
-          (Nat.min 11 (reach narrowest 3 (l narrowest 3 algorithm j)) <=? reach narrowest 3 (c narrowest 3 algorithm (2 * s)) + 1))
+    implb ((l' j <=? c' (2 * s)) && (c' (2 * s) <? 11)) (Nat.min 11 (r (l' j)) <=? r (c' (2 * s)) + 1))
     (seq 0 11)) (seq 0 5) = true) by (vm_compute; reflexivity).
   rewrite forallb_forall in B. specialize (B s ltac:(apply in_seq; lia)).
   rewrite forallb_forall in B. specialize (B j ltac:(apply in_seq; lia)).
