@@ -15,8 +15,8 @@
                 THM3.2 then holds for every drafter.
      BOUND-2D   NFE_packed <= NFE_linear + max(0, min(2e, 2o - 1)) for every drafter, e and o the numbers of contexts of
                 Packed-SS before the stop, in and out of step, whose reach is below that of a context of Linear-SS which is not
-                longer, reach beyond the stop read as the stop. (reach l_j is l_{j+1}: so, below the next context of Linear-SS.) So also
-                NFE_packed <= NFE_linear + 2d, d the contexts in step with a reach below that of any shorter context. For
+                longer, reach beyond the stop read as the stop. (reach l_j is l_{j+1}: so, below Linear-SS's next context.) So
+                also NFE_packed <= NFE_linear + 2d, d the contexts in step with a reach below that of any shorter context. For
                 every d there is a drafter with e = d that attains 2e.
      BOUND-RATIO
                 2 NFE_packed <= max(2, W) NFE_linear for every drafter, and from W = 3 on no smaller factor than W / 2 does.
