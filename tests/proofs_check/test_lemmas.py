@@ -254,6 +254,7 @@ def test_stored_laws_hold(name: str) -> None:
     ],
 )
 def test_faults_of_drafts(fault: Any, refuted: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lemmas, "STARTS", ("algorithm",))
     if fault in (plain_correction, one_coin, peeking):
         monkeypatch.setattr(simulator.schedule, "accept", fault)
     elif fault is ShiftedLaws:
@@ -266,6 +267,7 @@ def test_faults_of_drafts(fault: Any, refuted: set[str], monkeypatch: pytest.Mon
 
 def test_the_counterexample_of_a_likeliest_draft(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stored law named is q after the older prefix, and the token drawn from it is certain."""
+    monkeypatch.setattr(lemmas, "STARTS", ("algorithm",))
     monkeypatch.setattr(simulator.schedule, "draw_block", likeliest_block)
     detail = details(check_stored_laws("packed", "quick"))["LEMB4"]
     found = re.search(
@@ -288,6 +290,7 @@ def test_a_run_that_makes_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_point_masses_did_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lemmas, "STARTS", ("algorithm",))
     monkeypatch.setattr(lemmas, "random_tables", lambda vocabulary, seed: random_tables(vocabulary, seed).greedy())
     entry = check_stored_laws("packed", "quick")[0]
     assert (entry.outcome, entry.detail) == ("not run", f"never reached: {lemmas.LATER}")
@@ -400,6 +403,7 @@ def unchecked_first(draft: Draft, target: Any, chance: Any, first: int) -> Verdi
 
 
 def test_a_token_that_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lemmas, "STARTS", ("algorithm",))
     monkeypatch.setattr(simulator.schedule, "accept", unchecked_first)
     (entry,) = check_greedy("quick")
     assert entry.outcome == "violated"
@@ -410,10 +414,10 @@ def test_a_token_that_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_tie_that_the_highest_id_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     """F39."""
-    last = simulator.processing.argmax
+    monkeypatch.setattr(lemmas, "STARTS", ("algorithm",))
 
     def highest(law: Any) -> Point:
-        return Point(max(law.support)) if len(law.support) > 1 else last(law)
+        return Point(max(law.support))
 
     monkeypatch.setattr(simulator.processing, "argmax", highest)
     (entry,) = check_greedy("quick")
@@ -422,6 +426,7 @@ def test_a_tie_that_the_highest_id_wins(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_greedy_run_that_stalls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lemmas, "STARTS", ("algorithm",))
     monkeypatch.setattr(lemmas, "named", Stalling.named)
     (entry,) = check_greedy("quick")
     assert entry.outcome == "violated"
@@ -429,6 +434,7 @@ def test_a_greedy_run_that_stalls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tables_without_ties_did_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lemmas, "STARTS", ("algorithm",))
     monkeypatch.setattr(lemmas, "TIES", lemmas.POINTS)
     (entry,) = check_greedy("quick")
     assert (entry.outcome, entry.detail) == ("not run", "never reached: a tie")
