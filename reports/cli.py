@@ -69,6 +69,9 @@ def prove(
     ] = None,
     claim: Annotated[list[str] | None, typer.Option(help="Only the checks about this claim, as in THM3.2; repeatable.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 when a claim of the paper has no check.")] = False,
+    smt_lib: Annotated[
+        str | None, typer.Option("--smt-lib", help="Only print this SMT obligation as SMT-LIB text, for another solver.")
+    ] = None,
     workers: Annotated[int, typer.Option(help="Processes; each needs up to 1 GiB. 0: one per core, at most 8.")] = 0,
     json_file: Json = None,
     quiet: Quiet = False,
@@ -81,6 +84,13 @@ def prove(
     from proofs_check.checks import run, select
     from proofs_check.ledger import Entry, exit_code, ledger
 
+    if smt_lib is not None:
+        from proofs_check import smt
+
+        if smt_lib not in smt.OBLIGATIONS:
+            raise InvalidInput(f"no SMT obligation is called {smt_lib!r}; allowed: {', '.join(smt.OBLIGATIONS)}")
+        print(smt.smt_lib(smt_lib))
+        return 0
     if workers < 0:
         raise InvalidInput(f"--workers must be >= 0, got {workers}")
     checks = select(check or (), claim or ())

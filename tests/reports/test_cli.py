@@ -51,6 +51,11 @@ BAD = {
     "simulate --thresholds 1,x": "integers separated by commas",
     "simulate --json /no/such/folder/file": "cannot write",
     "prove --budget huge": "'huge' is not one of 'quick', 'full'",
+    "prove --smt-lib nonsense": "no SMT obligation is called 'nonsense'; allowed: LEMB1/fresh, ",
+    "check turbo": "allowed: module:Object",
+    "check no_such_module:Thing": "cannot load 'no_such_module:Thing'",
+    "check packed --declares turbo": "unknown schedule 'turbo'",
+    "check packed --limit 0": "--limit must be > 0",
     "prove --workers -1": "--workers must be >= 0",
     "prove --check nonsense": "no check is called 'nonsense'; allowed: a name in the ledger, or ",
     "prove --claim THM9": "no check is about 'THM9'; allowed: ",
@@ -155,6 +160,40 @@ def test_prove(run, tmp_path, monkeypatch):
     [row] = [row for row in json.loads(file.read_text())["rows"] if row["id"] == "THM3.3"]
     assert (row["verdict"], row["method"]) == ("holds", "exact")
     assert {check["check"] for check in row["checks"]} == {"chain/packed/algorithm"}
+
+
+def test_an_smt_obligation_as_text(run):
+    code, out, _ = run("prove --smt-lib LEMB1/fresh")
+    assert code == 0
+    assert "(check-sat)" in out
+    assert "replay" not in out  # another solver reads it
+
+
+MINE = """
+from simulator import Schedule, packed
+
+class Greedy(Schedule):
+    def absorb(self, state, call, reply, chance):
+        after, step = super().absorb(state, call, reply, chance)
+        return after._replace(draft=type(after.draft)()), step._replace(retained=0)
+
+right = packed(2)
+slow = Greedy("slow", (), packed(3).cycle)
+"""
+
+
+def test_check(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "my_own_schedule.py").write_text(MINE)
+    code, out, _ = run("check my_own_schedule:right --json report.json")
+    assert code == 0
+    assert "my_own_schedule:right: EXACT" in out
+    assert json.loads((tmp_path / "report.json").read_text())["rows"][0]["verdict"] == "EXACT"
+    code, out, _ = run("check my_own_schedule:slow --declares packed")
+    assert code == 1
+    assert "EXACT, OTHER COUNTS" in out
+    assert "from my_own_schedule import slow" in out
 
 
 def entry(claim, outcome):
