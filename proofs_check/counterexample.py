@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
 from proofs_check.declared import declared_nfe
-from simulator.acceptance import acceptance_probability
-from simulator.chance import Address, Chance, Purpose, branching, rational
+from simulator.acceptance import accept, acceptance_probability
+from simulator.chance import Address, Chance, Purpose, branching, fraction, rational
 from simulator.decode import Model, Policy
 from simulator.errors import ContractError
 from simulator.exact import autoregressive_law, exact_law
@@ -75,6 +75,8 @@ class Move(NamedTuple):
     step: Step
     after: State
     coins: dict[tuple[str, int], tuple[Fraction, Fraction]]  # by purpose and position: the interval the coin lies in
+    probability: Fraction  # that this call accepts so many draft tokens and emits these tokens
+    rule: Fraction  # what that is by the accept rule, given the draft and its stored laws
 
 
 class Finding(NamedTuple):
@@ -112,7 +114,9 @@ def graded() -> list[tuple[str, TabularModel, int]]:
         ("an uneven coin by context", lambda x: (low, high)[x.count(1) % 2], lambda x, j: (fair, low)[(x.count(1) + j) % 2], 2),
         ("a fair die of 3, proposals by offset", lambda x: die, lambda x, j: uneven[j % 3], 3),
     ]
-    drawn = [(f"random tables {seed} of {v} tokens", random_tables(v, seed), v) for v in (2, 3) for seed in range(4)]
+    drawn = [
+        (f"random tables {seed} of {v} tokens", random_tables(v, seed), v) for v, n in ((2, 4), (3, 2)) for seed in range(n)
+    ]
     return [
         *((name, TabularModel(target, proposal), v) for name, target, proposal, v in hand),
         *drawn,
@@ -135,7 +139,7 @@ def smallest_first(max_length: int, max_width: int) -> Iterator[Instance]:
 
 
 def find(
-    make: Make, declares: str | None = None, start: str = "algorithm", max_length: int = 4, max_width: int = 3
+    make: Make, declares: str | None = None, start: str = "algorithm", max_length: int = 5, max_width: int = 3
 ) -> Finding | None:
     """The smallest instance in which the output law of make(W) differs; if none, one in which its calls do; or None.
 
@@ -149,6 +153,8 @@ def find(
             return found
         exact += 1
     for instance in smallest_first(max_length, max_width) if declares else ():
+        if instance.limits.max_new_tokens > 3 and (instance.limits.eos or instance.limits.stop):
+            continue  # how a request ends was seen on shorter ones, and spec is slow
         schedule = make(int_width(instance))
         ours = exact_law(schedule, instance.model, instance.prompt, instance.limits, max_calls=instance.patience).nfe
         found = calls_finding(ours, str(declares), start, instance)
@@ -172,7 +178,7 @@ def law_finding(schedule: Policy, instance: Instance) -> Finding | None:
     found = difference(output, instance)
     if found is None:
         return None
-    path = most_likely_path(schedule, instance, found)
+    path = telling_path(schedule, instance, found)
     return Finding("law", instance, _law_text(instance, found, path), found, path)
 
 
@@ -217,36 +223,73 @@ def difference(output: Mapping[Tokens, Fraction], instance: Instance) -> Differe
     raise AssertionError("two laws of outputs that differ have the same laws of the next token")
 
 
-def most_likely_path(schedule: Policy, instance: Instance, found: Difference) -> tuple[Move, ...]:
-    """The most likely calls up to the one that emits `found.token` after `found.prefix`, or ends the output there."""
+def telling_path(schedule: Policy, instance: Instance, found: Difference) -> tuple[Move, ...]:
+    """Calls up to one that emits `found.token` after `found.prefix`, or ends the output there.
+
+    The last is the call that does so more often than the accept rule would, by the most it adds to the probability; if none
+    does (what is wrong happened before), the most likely one.
+    """
     goal = found.prefix if found.token is None else (*found.prefix, found.token)
-    Paths = dict[State, tuple[Any, tuple[Move, ...]]]  # noqa: N806
-    layer: Paths = {schedule.init(instance.prompt, instance.limits): (rational(1), ())}
-    best: tuple[Any, tuple[Move, ...]] = (rational(0), ())
+    layer: dict[State, _Path] = {schedule.init(instance.prompt, instance.limits): _Path(rational(1), ())}
+    best: tuple[Any, Any, tuple[Move, ...]] = (rational(0), rational(0), ())
     for number in itertools.count(1):
-        following: Paths = {}
+        following: dict[State, _Path] = {}
         for state, (weight, path) in layer.items():
             if state.stop is not None:
                 continue
             call = schedule.request(state)
             reply = instance.model(call)
-            for share, (after, step, chance) in branching(partial(_absorbed, schedule, state, call, reply)):
+            outcomes = branching(partial(_absorbed, schedule, state, call, reply))
+            rule, here = _by_the_rule(state, call, reply), _emissions(outcomes)
+            for share, (after, step, chance) in outcomes:
                 output = after.prefix[after.prompt_length :]
-                if output[: len(goal)] != goal[: len(output)] or weight * share <= best[0]:
+                if output[: len(goal)] != goal[: len(output)]:
                     continue
-                moves = (*path, Move(number, state, call, reply, step, after, chance.intervals()))
-                if len(output) >= len(goal) and (found.token is not None or (after.stop and output == goal)):
-                    best = (weight * share, moves)
-                elif after not in following or weight * share > following[after][0]:
-                    following[after] = (weight * share, moves)
+                emission = step.accepted, step.committed
+                ours, right = fraction(here[emission]), fraction(rule[emission])
+                moves = (*path, Move(number, state, call, reply, step, after, chance.intervals(), ours, right))
+                if len(output) < len(goal) or (found.token is None and not (after.stop and output == goal)):
+                    if after not in following or weight * share > following[after].weight:
+                        following[after] = _Path(weight * share, moves)
+                else:
+                    best = max(best, (weight * max(ours - right, ZERO), weight * share, moves), key=lambda path: path[:2])
         if not following:
-            return best[1]
+            return best[2]
         layer = following
     raise AssertionError
 
 
+class _Path(NamedTuple):
+    weight: Any
+    moves: tuple[Move, ...]
+
+
 def _absorbed(schedule: Policy, state: State, call: Call, reply: Reply, chance: Chance) -> tuple[State, Step, Any]:
     return (*schedule.absorb(state, call, reply, chance), chance)
+
+
+def _emissions(outcomes: list[tuple[Any, tuple[State, Step, Any]]]) -> dict[tuple[int, Tokens], Any]:
+    """The law of (draft tokens accepted, tokens emitted) in one call."""
+    law: defaultdict[tuple[int, Tokens], Any] = defaultdict(rational)
+    for share, (_, step, _) in outcomes:
+        law[step.accepted, step.committed] += share
+    return law
+
+
+def _by_the_rule(state: State, call: Call, reply: Reply) -> dict[tuple[int, Tokens], Any]:
+    """What that law must be for this draft and its stored laws."""
+    law: defaultdict[tuple[int, Tokens], Any] = defaultdict(rational)
+    if not call.verify:
+        law[0, ()] += 1
+        return law
+    for share, verdict in branching(lambda chance: accept(state.draft, reply.target, chance, state.emitted + 1)):
+        ends = (n for n in range(1, len(verdict.tokens)) if _ended(state, verdict.tokens[:n]))
+        law[verdict.accepted, verdict.tokens[: next(ends, len(verdict.tokens))]] += share
+    return law
+
+
+def _ended(state: State, tokens: Tokens) -> bool:
+    return state.limits.reached(state.prefix + tokens, state.prompt_length) is not None
 
 
 # --- in words ---------------------------------------------------------------------------------------------------------------
@@ -258,7 +301,7 @@ def _law_text(instance: Instance, found: Difference, path: tuple[Move, ...]) -> 
         f"law differs: after the output {list(found.prefix)} {event} with probability {found.ours},"
         f" autoregressive {found.autoregressive} (total variation {found.variation})",
         f"  instance: {instance}",
-        "  the most likely way there (purpose@position: what is known of that coin):",
+        "  a way there (purpose@position: what is known of that coin):",
     ]
     return "\n".join(lines + [line for move in path for line in _move_lines(move)])
 
@@ -284,6 +327,9 @@ def _move_lines(move: Move) -> Iterator[str]:
     ]
     if parts:
         yield "      " + "; ".join(parts)
+    if move.probability != move.rule:
+        what = f"accepting {step.accepted} and emitting {list(step.committed)}"
+        yield f"      {what} has probability {move.probability} in this call, {move.rule} by the rule"
 
 
 def _coin(move: Move, purpose: str, position: int) -> str:

@@ -31,8 +31,6 @@ class _Branches(Given[sampling.Law]):
     verified: int = 0  # length of the verified prefix
 
     def drafter(self, P: Tokens, phase: Phase = "both") -> tuple[sampling.Law, ...]:  # noqa: N803
-        if phase != "both":  # a start's call drafts from the prefix
-            return super().drafter(P, phase)
         h = len(P) - self.verified
         b = max((count for count in self.counts if count <= h), default=None)
         if b is None:
@@ -69,7 +67,7 @@ def declared_nfe(
                 nfe[calls] += weight
                 continue
             now = given
-            if counts:
+            if counts and state.phase == "both":  # the calls of a start draft from the prefix alone
                 subset = tuple(map(int, counts[1].split(",")))
                 now = _Branches(**vars(given), counts=subset, verified=len(state.P))
             for share, after in branching(partial(_after, schedule, state, now)):

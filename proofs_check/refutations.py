@@ -62,6 +62,7 @@ FAULTS: dict[str, tuple[type[Schedule], str, str, str]] = {
     "one-late": (OneLate, "DRAFTLEN", "calls", "the draft kept one position late"),
     "one-early": (OneEarly, "DRAFTLEN", "calls", "the draft kept one position early"),
 }
+SIZES: dict[Budget, tuple[int, int]] = {"quick": (4, 3), "full": (5, 3)}  # the largest L and W looked at
 MANNER = {"law": "refuted by its output law", "calls": "exact in law, refuted by its number of calls"}
 
 
@@ -74,7 +75,7 @@ def make(fault: type[Schedule], width: int) -> Schedule:
 def refuted(name: str, budget: Budget) -> list[Entry]:
     """One fault: the entry holds if it is found in its manner and not otherwise."""
     fault, claim, manner, what = FAULTS[name]
-    length, width = (5, 4) if budget == "full" else (4, 3)
+    length, width = SIZES[budget]
     found: Finding | None = find(partial(make, fault), "packed", max_length=length, max_width=width)
     statement = f"Packed-SS with {what}: {MANNER[manner]}"
     bound = f"L<={length}, W<={width}, graded tables, by L, then W, then tables"
