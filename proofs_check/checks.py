@@ -22,6 +22,7 @@ MODULES = (
     "reach",
     "sampling_dominance",
     "any_order",
+    "properties",
     "smt",
     "state_space",
     "lemmas",
