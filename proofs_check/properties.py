@@ -464,7 +464,7 @@ def check_property(prop: Property, budget: Budget, examples: int | None = None, 
         seed = secrets.randbits(32) if seed is None else seed
         test = hypothesis.seed(seed)(test)
         how = f"seed {seed}"
-    statement = (prop.check.__doc__ or "").split(": ", 1)[1].strip()
+    statement = (prop.check.__doc__ or "").split(": ", 1)[1].strip().rstrip(".")
     try:
         test()
         found = count
