@@ -6,7 +6,8 @@ a bonus, or a start's first token). Output position 1 is the first token after t
 
     Sampled      pseudo-random numbers from a counter-based generator: unused or reordered coins change nothing
     Scripted     coins from a table: edges and counterexamples become tests
-    Enumerated   coins are lazily split intervals: running code once per outcome gives its exact law, whatever it compares
+    Enumerated   coins are lazily split intervals: running code once per outcome gives its exact law, whatever it compares;
+                 foreign code may also write u * q < p, 1 - u < x, and put coins into numpy arrays
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -180,27 +181,159 @@ class _Fork:
         return {key: (fraction(coin.low), fraction(coin.high)) for key, coin in self.coins.items()}
 
 
-class _IntervalCoin:
+_ALLOWED = (
+    "an enumerated coin has no value: it can be multiplied by numbers, divided by them, added to them, and then compared with"
+    " them, as in u < x, u * q < p and 1 - u < x; nothing else, and nothing of two different coins together"
+)
+_UFUNCS = {"add", "subtract", "multiply", "divide", "negative", "positive", "minimum", "maximum"} | {
+    *("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+}
+
+
+class _Uncertain:
+    """slope * coin + shift, as code writes it before it compares; ContractError for what has no exact law from intervals.
+
+    A single value has probability 0, so `<=` splits like `<` and `==` never holds: laws do not see edges. What code does AT an
+    edge (u = 0 with alpha = 0) is for Scripted coins to show.
+    """
+
+    __slots__ = ()
+
+    def _affine(self) -> tuple[_IntervalCoin, Any, Any]:
+        """coin, slope, shift."""
+        raise NotImplementedError
+
+    def __lt__(self, x: Any) -> Any:
+        raise NotImplementedError
+
+    def __le__(self, x: Any) -> Any:
+        below = self.__lt__(x)
+        return below if below is NotImplemented else bool(below or self == x)
+
+    def __ge__(self, x: Any) -> Any:
+        below = self.__lt__(x)
+        return below if below is NotImplemented else bool(not below and x == x)  # x == x: not of a NaN
+
+    def __gt__(self, x: Any) -> Any:
+        below = self.__le__(x)
+        return below if below is NotImplemented else bool(not below and x == x)
+
+    def __eq__(self, x: object) -> Any:
+        if isinstance(x, np.ndarray):
+            return NotImplemented  # numpy's turn: element by element
+        if not isinstance(x, _Uncertain):
+            return False
+        (coin, *line), (other, *other_line) = self._affine(), x._affine()
+        return coin is other and line == other_line
+
+    def __add__(self, x: Any) -> Any:
+        coin, slope, shift = self._affine()
+        if isinstance(x, _Uncertain):
+            other, other_slope, x = x._affine()
+            if other is not coin:
+                self._refuse()
+            slope += other_slope
+        x = self._finite(x)
+        return x if x is NotImplemented else _scaled(coin, slope, shift + x)
+
+    def __neg__(self) -> Any:
+        coin, slope, shift = self._affine()
+        return _scaled(coin, -slope, -shift)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __sub__(self, x: Any) -> Any:
+        return self + -x
+
+    def __rsub__(self, x: Any) -> Any:
+        return -self + x
+
+    def __mul__(self, x: Any) -> Any:
+        coin, slope, shift = self._affine()
+        x = self._finite(x)
+        return x if x is NotImplemented else _scaled(coin, slope * x, shift * x)
+
+    def __truediv__(self, x: Any) -> Any:
+        coin, slope, shift = self._affine()
+        x = self._finite(x)
+        return x if x is NotImplemented else _scaled(coin, slope / x, shift / x)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method != "__call__" or ufunc.__name__ not in _UFUNCS:
+            self._refuse()
+        boxed = []
+        for x in inputs:
+            box = np.empty((), dtype=object)  # numpy then calls the operators above, element by element
+            box[()] = x
+            boxed.append(box if isinstance(x, _Uncertain) else x)
+        return ufunc(*boxed, **options)
+
+    def __copy__(self) -> _Uncertain:
+        return self
+
+    def __deepcopy__(self, memo: object) -> _Uncertain:
+        return self  # a copy with an interval of its own would be another coin
+
+    def _finite(self, x: Any) -> Any:
+        x = _exact(x)
+        return self._refuse() if isinstance(x, float) else x
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise ContractError(_ALLOWED)
+
+    __hash__ = __bool__ = __float__ = __int__ = __index__ = __complex__ = _refuse
+    __round__ = __trunc__ = __floor__ = __ceil__ = __abs__ = __len__ = __getitem__ = __reduce__ = _refuse
+    __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = __pow__ = __rpow__ = _refuse
+    log = log1p = exp = sqrt = _refuse  # what numpy calls on the elements of an array
+
+
+def _exact(x: Any) -> Any:
+    """A number as a rational, but NaN and infinity as floats; NotImplemented for arrays and what is no number."""
+    if isinstance(x, np.ndarray):
+        return NotImplemented
+    try:
+        return rational(x)
+    except TypeError:  # a scalar of numpy or of some tensor library; float() of a coin is refused
+        try:
+            return _exact(float(x))
+        except (TypeError, ValueError):
+            return NotImplemented
+    except (ValueError, OverflowError):
+        return float(x)
+
+
+def _scaled(coin: _IntervalCoin, slope: Any, shift: Any) -> Any:
+    return _ScaledCoin(coin, slope, shift) if slope else fraction(shift)
+
+
+class _IntervalCoin(_Uncertain):
     """A coin known to lie in [low, high). Comparing it with x inside splits the run in two."""
 
     __slots__ = ("address", "fork", "high", "low")
-    __hash__ = None  # type: ignore[assignment]  # a coin has no single value
 
     def __init__(self, fork: _Fork, address: tuple[str, int]) -> None:
         self.fork, self.address, self.low, self.high = fork, address, rational(0), rational(1)
 
-    def __lt__(self, x: Probability) -> bool:
+    def __lt__(self, x: Any) -> Any:
         fork = self.fork
         if fork.closed:
             raise ContractError("an enumerated coin was compared after its call: code that keeps coins has no law call by call")
         log, made = fork.log, fork.made
-        fork.made = made + 1
         if made < len(log):  # a replay: nothing is computed again
-            address, bound, below, self.low, self.high, _ = log[made]
-            if address != self.address or (bound is not x and bound != x):
-                raise ContractError("the enumerated code is no pure function of its coins: a replay took other decisions")
+            address, bound, below, low, high, _ = log[made]
+            if (bound is not x and (isinstance(x, np.ndarray) or bound != x)) or address != self.address:
+                return self._below(x)
+            fork.made, self.low, self.high = made + 1, low, high
             return below
-        low, high, bound = self.low, self.high, rational(x)
+        try:
+            bound = rational(x)
+        except (TypeError, ValueError, OverflowError):
+            return self._below(x)
+        fork.made = made + 1
+        low, high = self.low, self.high
         if low < bound < high:
             length = high - low
             above = _Comparison(self.address, x, False, bound, high, fork.weight * ((high - bound) / length))
@@ -211,19 +344,46 @@ class _IntervalCoin:
         log.append(_Comparison(self.address, x, below, low, high, fork.weight))
         return below
 
-    def __ge__(self, x: Probability) -> bool:
-        return not self < x
+    def _below(self, x: Any) -> Any:
+        """`self < x` for an x that is not simply a number of Python's, or not the one of the run that is replayed."""
+        if isinstance(x, _Uncertain):
+            return self - x < 0
+        exact = _exact(x)
+        if exact is NotImplemented or isinstance(exact, float):
+            return exact if exact is NotImplemented else exact > 0  # NaN, infinity
+        if type(exact) is not type(x):
+            return self < exact
+        raise ContractError("the enumerated code is no pure function of its coins: a replay took other decisions")
 
-    # A single value has probability 0, so `<=` splits like `<` and `==` never holds: laws do not see edges. What code does
-    # AT an edge (u = 0 with alpha = 0) is for Scripted coins to show.
-    def __le__(self, x: Probability) -> bool:
-        return self < x
+    def _affine(self) -> tuple[_IntervalCoin, Any, Any]:
+        return self, 1, 0
 
-    def __gt__(self, x: Probability) -> bool:
-        return not self < x
+    def __repr__(self) -> str:
+        return f"<{self.address[0]} coin {self.address[1]} in [{self.low}, {self.high})>"
 
-    def __eq__(self, x: object) -> bool:
-        return self is x
+
+class _ScaledCoin(_Uncertain):
+    """slope * coin + shift, slope not 0. To compare it is to compare the coin, which remembers."""
+
+    __slots__ = ("coin", "shift", "slope")
+
+    def __init__(self, coin: _IntervalCoin, slope: Any, shift: Any) -> None:
+        self.coin, self.slope, self.shift = coin, slope, shift
+
+    def __lt__(self, x: Any) -> Any:
+        if isinstance(x, _Uncertain):
+            return self - x < 0
+        x = _exact(x)
+        if x is NotImplemented or isinstance(x, float):
+            return x if x is NotImplemented else x > 0
+        bound = (x - self.shift) / self.slope
+        return self.coin < bound if self.slope > 0 else self.coin > bound
+
+    def _affine(self) -> tuple[_IntervalCoin, Any, Any]:
+        return self.coin, self.slope, self.shift
+
+    def __repr__(self) -> str:
+        return f"<{self.slope} * {self.coin} + {self.shift}>"
 
 
 def enumerated(run: Callable[[Chance], T]) -> list[tuple[Fraction, T]]:

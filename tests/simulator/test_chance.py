@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import doctest
+import math
+import pickle
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +21,7 @@ from scipy.stats import chi2
 
 import simulator.chance
 from simulator import Address, ContractError, InvalidInput, Point, RationalLaw, Sampled, Scripted, enumerated
-from simulator.chance import draw, draw_block, leading
+from simulator.chance import draw, draw_block, leading, rational
 from simulator.laws import ArrayLaw
 
 PURPOSES = ("draft", "test", "correct")
@@ -198,9 +203,119 @@ def test_an_equal_value_is_never_met_and_certainties_do_not_fork() -> None:
     assert enumerated(lambda chance: chance.uniform("test", 1) >= 1) == [(1, False)]
 
 
-def test_a_coin_can_not_become_a_key() -> None:
-    with pytest.raises(TypeError, match="unhashable"):
-        enumerated(lambda chance: {chance.uniform("test", 1)})
+BELOW_A_QUARTER = {
+    "a multiple": lambda u: u * Fraction(3, 4) < Fraction(3, 16),
+    "a multiple, number first": lambda u: np.float64(0.75) * u < np.float64(3 / 16),
+    "a quotient": lambda u: u / 2 <= 0.125,
+    "a sum": lambda u: 1 + u < 1.25,
+    "one minus it": lambda u: 1 - u > HALF + QUARTER,
+    "one minus it, from numpy": lambda u: np.int64(1) - u >= 0.75,
+    "its negative": lambda u: -u > -0.25,
+    "all of it": lambda u: 3 - 2 * (u + u) / 4 > 2.75,
+    "rationals of the chain": lambda u: rational(3) / 4 * u < rational(3) / 16,
+    "numpy float32": lambda u: u < np.float32(0.25),
+    "numpy float64 first": lambda u: np.float64(0.25) > u,
+    "itself on both sides": lambda u: u < 1 - 3 * u,
+    "the smaller of two": lambda u: min(u, HALF) < QUARTER,
+    "a number in an array": lambda u: np.array(0.25) > u,
+    "elements of two arrays": lambda u: (np.asarray([0.25, 1.0]) > np.asarray([u, u], dtype=object))[0],
+    "an array against it": lambda u: (np.array([0.25, 1.0]) >= u)[0],
+    "it against an array": lambda u: (u < np.array([0.25, 1.0]))[0],
+    "arithmetic of arrays": lambda u: (np.array([u, 1 - u]) * np.array([0.5, 0.5]) - 0.5 < -0.375)[0],
+    "the smaller in an array": lambda u: np.minimum([0.5, 0.6], u)[0] < 0.25,
+    "a cumulative sum": lambda u: np.argmax(np.cumsum([0.25, 0.75]) > u) == 0,
+    "a sorted search": lambda u: np.searchsorted(np.array([0.25, 0.5]), u, side="right") == 0,
+    "a bisection": lambda u: bisect([0.25, 0.5], u) == 0,
+    "a copy": lambda u: copy.deepcopy([u])[0] < QUARTER,
+}
+
+
+@pytest.mark.parametrize("code", BELOW_A_QUARTER.values(), ids=BELOW_A_QUARTER)
+def test_code_may_scale_and_shift_a_coin_before_it_compares(code: Callable[[Any], Any]) -> None:
+    assert law_of(lambda chance: bool(code(chance.uniform("test", 1)))) == {True: QUARTER, False: 1 - QUARTER}
+
+
+def test_what_is_made_of_a_coin_narrows_it() -> None:
+    """1 - u < 2/3 says that u is above 1/3: a fault that uses a coin twice does not hide behind arithmetic."""
+
+    def run(chance: Any) -> tuple[bool, bool, bool]:
+        u = chance.uniform("test", 1)
+        return 1 - u < 1 - THIRD, u < HALF, np.float64(2) * u < 0.5
+
+    assert law_of(run) == {
+        (False, True, True): QUARTER,
+        (False, True, False): THIRD - QUARTER,
+        (True, True, False): HALF - THIRD,
+    } | {(True, False, False): HALF}
+
+
+def test_comparisons_without_mass_and_beyond_all_numbers() -> None:
+    """Sure ones, without a fork: of a coin with itself, with NaN and infinity, and of what arithmetic made a number of."""
+
+    def run(chance: Any) -> tuple[list[bool], Any]:
+        u = chance.uniform("test", 1)
+        true = [u <= u, u >= u, u == u, 1 - (1 - u) == u, u < np.inf, u > -np.inf, 2 * u < np.inf, u * 0 < QUARTER, 2 * u != u]
+        false = [u < u, u > u, u != u, 1 - u == u, u == HALF, u < np.nan, u >= np.nan, u > np.nan, 2 * u <= np.nan, -u > np.nan]
+        return [bool(x) for x in (*true, *(not x for x in false))], u - u
+
+    assert enumerated(run) == [(1, ([True] * 19, 0))]
+
+
+NO_VALUE = {
+    "float": float,
+    "int": int,
+    "bool": bool,
+    "round": round,
+    "floor": math.floor,
+    "log": math.log,
+    "numpy's log": np.log,
+    "log of an array": lambda u: np.log(np.array([u, u])),
+    "a key": lambda u: {u},
+    "an index": lambda u: range(5)[u],
+    "indexing": lambda u: u[0],
+    "iteration": list,
+    "length": len,
+    "square": lambda u: u * u,
+    "power": lambda u: u**2,
+    "reciprocal": lambda u: 1 / u,
+    "a cell": lambda u: u * 3 // 1,
+    "remainder": lambda u: u % HALF,
+    "infinity": lambda u: u * np.inf,
+    "a pickle": pickle.dumps,
+    "another coin": lambda u, v: u < v,
+    "another coin, scaled": lambda u, v: 2 * u >= v,
+    "a sum of two": lambda u, v: u + v < 1,
+    "a product of two": lambda u, v: u * v < HALF,
+}
+
+
+@pytest.mark.parametrize("code", NO_VALUE.values(), ids=NO_VALUE)
+def test_what_needs_the_value_of_a_coin_is_refused_in_one_sentence(code: Callable[..., Any]) -> None:
+    coins = [("test", 1), ("test", 2)][: 2 if code in list(NO_VALUE.values())[-4:] else 1]
+    with pytest.raises(ContractError, match="an enumerated coin has no value: it can be multiplied by numbers"):
+        enumerated(lambda chance: code(*(chance.uniform(*address) for address in coins)))
+
+
+def test_a_coin_in_a_float_array_and_beside_what_is_no_number() -> None:
+    """numpy and Python have their own words for these."""
+    for code, error in ((lambda u: np.asarray([u], dtype=float), ValueError), (lambda u: u < None, TypeError)):
+        with pytest.raises(error):
+            enumerated(lambda chance, f=code: f(chance.uniform("test", 1)))
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(st.lists(st.tuples(*(st.fractions(-2, 2, max_denominator=5),) * 3, st.sampled_from("<>")), max_size=5))
+def test_any_program_of_affine_comparisons_gets_its_law(program: list[tuple[Fraction, Fraction, Fraction, str]]) -> None:
+    """Against the values at the midpoints of the cells between all the cuts, as numbers."""
+
+    def answers(u: Any) -> tuple[bool, ...]:
+        return tuple(bool(a * u + b < x if sign == "<" else u * a + b > x) for a, b, x, sign in program)
+
+    cuts = sorted({Fraction(0), Fraction(1), *(c for a, b, x, _ in program if a and 0 < (c := (x - b) / a) < 1)})
+    expected: dict[Any, Fraction] = defaultdict(Fraction)
+    for low, high in pairwise(cuts):
+        expected[answers((low + high) / 2)] += high - low
+    assert law_of(lambda chance: answers(chance.uniform("test", 1))) == expected
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
