@@ -64,28 +64,29 @@ class Reads:
         self.q: list[tuple[Pairs, int]] = []
         enough = (2 * given.L + 2) * (given.W + 2) ** 2
 
-        def p(pairs: Pairs, j: int) -> Any:
-            self.p.append((pairs, j))
-            if len(self.p) > enough:
+        def note(log: list[Any], item: Any) -> None:
+            log.append(item)
+            if len(log) > enough:
                 raise Endless
+
+        def p(pairs: Pairs, j: int) -> Any:
+            note(self.p, (pairs, j))
             return given.p(pairs, j)
 
         def q(pairs: Pairs, j: int) -> Any:
-            self.q.append((pairs, j))
-            if len(self.q) > enough:
-                raise Endless
+            note(self.q, (pairs, j))
             return given.q(pairs, j)
 
         def order(U: Tokens, state: State) -> Tokens:
             pi = given.order(U, state)
-            self.orders.append((U, state, len(self.p), len(self.q), pi))
+            note(self.orders, (U, state, len(self.p), len(self.q), pi))
             return pi
 
         self.given = Given(given.prompt, given.W, given.L, p, q, given.EOS, given.markers, order)
 
 
 class Endless(Exception):
-    """A run has read more cells than any run that makes progress."""
+    """A run has asked more often than any run that makes progress."""
 
 
 class SerialCall(NamedTuple):

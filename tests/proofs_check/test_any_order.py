@@ -143,6 +143,11 @@ def without_the_last_token(schedule: Any, state: State, given: Given) -> Any:
     return after._replace(P=P, E=E), record._replace(C=C)
 
 
+def idle(schedule: Any, state: State, given: Given) -> Any:
+    """A call that asks for an order and does nothing."""
+    return state, Record(given.order(tuple(range(1, given.W + 1)), state), 0, ())
+
+
 def generous(schedule: Any, state: State, given: Given) -> Any:
     """The first rejected draft token is accepted too."""
     after, record = REAL_CALL(schedule, state, given)
@@ -164,6 +169,7 @@ def generous(schedule: Any, state: State, given: Given) -> Any:
         (peeking, "ALG3.L5"),
         (forgetful, "ALG3.L15"),
         (without_the_last_token, "PROGRESS"),
+        (idle, "PROGRESS"),
     ],
 )
 def test_planted_calls_are_seen(faulty: Any, claim: str, monkeypatch: pytest.MonkeyPatch) -> None:
