@@ -39,9 +39,12 @@ class DualModeModel:
         self.dtype: torch.dtype = network.dtype
         self.device: torch.device = network.device
 
-    def session(self, temperature: float = 0.0) -> Session:
-        """A fresh request: its own cache, nothing shared with any other. `temperature` 0 is greedy."""
-        return Session(self, temperature)
+    def session(self, temperature: float = 0.0, padded: bool | None = None) -> Session:
+        """A fresh request: its own cache, nothing shared with any other. `temperature` 0 is greedy.
+
+        `padded` calls have the fixed row counts of the paper (TAB2); by default they do except on a CPU, which pays by the row.
+        """
+        return Session(self, temperature, self.device.type != "cpu" if padded is None else padded)
 
     def check_prompt(self, prompt: tuple[int, ...], max_new_tokens: int, width: int = 0) -> None:
         """Raise InvalidInput unless the request can run: a nonempty prompt of known ids that leaves room for the output."""
@@ -69,12 +72,12 @@ class Session:
     schedule never sees the cache. `model_seconds` is the time spent inside the network, device-synchronised.
     """
 
-    def __init__(self, model: DualModeModel, temperature: float) -> None:
+    def __init__(self, model: DualModeModel, temperature: float, padded: bool) -> None:
         from transformers import DynamicCache
 
         if not 0 <= temperature < float("inf"):
             raise InvalidInput(f"temperature must be >= 0 and finite (0 is greedy), got {temperature}")
-        self.model, self.temperature = model, temperature
+        self.model, self.temperature, self.padded = model, temperature, padded
         self.cache = DynamicCache(config=model.network.config)
         self.cached: tuple[int, ...] = ()  # tokens whose causal rows are in the cache
         self.stale = 0  # rows physically in the cache behind them
@@ -106,7 +109,7 @@ class Session:
         if surplus:
             self.cache.crop(-surplus)
         self.cached, self.stale = self.cached[:keep], 0
-        rows = rows_of(call, keep, model.mask_token)
+        rows = rows_of(call, keep, model.mask_token, self.padded)
         model.check_ids(rows.tokens)
         read = rows.verifier + [row for block in rows.proposals if block for row in block]
         read = read or [len(rows.tokens) - 1]
@@ -141,8 +144,8 @@ class Session:
     def _mask(self, call: Call, cached: int, catch_up: int) -> torch.Tensor:
         """The additive mask [1, 1, R, cached + R]: a view into a buffer whose right edge is the layout and left part open."""
         if catch_up:
-            return self._additive(attention(call, cached, catch_up))
-        key = shape_of(call)
+            return self._additive(attention(call, cached, catch_up, self.padded))
+        key = shape_of(call, self.padded)
         buffer = self._masks.get(key)
         fixed = fixed_attention(*key)
         if buffer is None or buffer.shape[-1] < cached + len(fixed):

@@ -18,6 +18,8 @@ Packed-SS has one branch, b = 0; who attends to whom, for W = 2 (x = attends):
 
 Branch b > 0 also sees the verifier rows before d_b. Verifier row i predicts the token after it; a MASK row predicts its own
 position. Padding (MASK in unused draft slots, branches b > |D|) is computed and never read: it cannot extend acceptance (PAD).
+It keeps the number of rows fixed, as a device wants it and TAB2 counts it. A CPU pays for every row: `padded=False` leaves the
+padding out, and nothing else changes.
 
 The first call of the start `wide` (E.2) is not anchored: its verifier region is prefix[-1] alone and its block is masks alone,
 [ MASK^(W+1) ] at positions n .. n+W, which also see the row of prefix[-1]. A call that only processes the prompt has only
@@ -50,7 +52,7 @@ class Rows:
     proposals: list[list[int] | None]  # per branch: its W rows, None where b > |draft|
 
 
-def rows_of(call: Call, cached: int, mask_token: int) -> Rows:
+def rows_of(call: Call, cached: int, mask_token: int, padded: bool = True) -> Rows:
     """Lay out `call` after a cache holding the causal rows of prefix[:cached], cached <= |prefix| - 1."""
     n, width, draft = len(call.prefix), call.width, call.draft
     last = call.prefix[-1]
@@ -61,10 +63,14 @@ def rows_of(call: Call, cached: int, mask_token: int) -> Rows:
     if call.verify:
         verifier = list(range(catch_up, catch_up + len(draft) + 1))
         keep += len(draft) + 1
-        tokens += [last, *draft, *[mask_token] * (call.slots - len(draft))]
-        positions += range(n - 1, n + call.slots)
+        slots = call.slots if padded else len(draft)
+        tokens += [last, *draft, *[mask_token] * (slots - len(draft))]
+        positions += range(n - 1, n + slots)
     proposals: list[list[int] | None] = []
     for b in call.branches:
+        if b > len(draft) and not padded:
+            proposals.append(None)
+            continue
         if call.anchored:
             tokens.append(last if b == 0 else draft[b - 1] if b <= len(draft) else mask_token)
             positions.append(n - 1 + b)
@@ -92,9 +98,9 @@ def fixed_attention(
     return sees
 
 
-def attention(call: Call, cached: int, catch_up: int) -> npt.NDArray[np.bool_]:
+def attention(call: Call, cached: int, catch_up: int, padded: bool = True) -> npt.NDArray[np.bool_]:
     """Who sees whom, bool [R, cached + R], True = attends."""
-    fixed = fixed_attention(*shape_of(call))
+    fixed = fixed_attention(*shape_of(call, padded))
     rows = catch_up + len(fixed)
     sees = np.zeros((rows, cached + rows), dtype=bool)
     sees[:, :cached] = True
@@ -104,9 +110,12 @@ def attention(call: Call, cached: int, catch_up: int) -> npt.NDArray[np.bool_]:
     return sees
 
 
-def shape_of(call: Call) -> tuple[bool, tuple[int, ...], int, int, bool]:
+def shape_of(call: Call, padded: bool = True) -> tuple[bool, tuple[int, ...], int, int, bool]:
     """What fixes the rows after the catch-up: the arguments of `fixed_attention`."""
-    return call.verify, call.branches, call.width, call.slots, call.anchored
+    if padded:
+        return call.verify, call.branches, call.width, call.slots, call.anchored
+    drafted = len(call.draft)
+    return call.verify, tuple(b for b in call.branches if b <= drafted), call.width, drafted, call.anchored
 
 
 def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:

@@ -36,9 +36,9 @@ def draft_logits(model: DualModeModel, context: Tokens, width: int, anchored: bo
     return drafted
 
 
-def packed_parity(model: DualModeModel, call: Call, warm_prefix: int) -> Parity:
+def packed_parity(model: DualModeModel, call: Call, warm_prefix: int, padded: bool | None = None) -> Parity:
     """Run `call` packed, after a first call that left the cache holding `warm_prefix` tokens, and by separate forwards."""
-    session = model.session()
+    session = model.session(padded=padded)
     if warm_prefix:
         session.logits(Call(call.prefix[: warm_prefix + 1], (), True, (), 0))
     rows, logits = session.logits(call)  # finite, or ContractError

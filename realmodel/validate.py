@@ -96,12 +96,13 @@ def validate(
     limits: Limits,
     width: int,
     start: str,
+    padded: bool | None = None,
     progress: Callable[[Sequence[tuple[str, Tokens]]], Iterator[tuple[str, Tokens]]] = iter,
     record: Callable[[TracedRequest], None] = lambda request: None,
 ) -> Validation:
     """Decode every (name, prompt) greedily with every schedule and compare with transformers' generate.
 
-    `progress` wraps the iteration over prompts; `record` is handed every run, outside the timing. Raises InvalidInput for a
+    `padded` as in `DualModeModel.session`; `progress` wraps the iteration over prompts; `record` is handed every run, outside the timing. Raises InvalidInput for a
     prompt the model cannot take.
     """
     for _, prompt in prompts:
@@ -110,7 +111,7 @@ def validate(
     tallies = [Tally(schedule.name) for schedule in schedules]
     warm = Limits.of(min(4, limits.max_new_tokens))
     for schedule in schedules:
-        generate(model.session(), schedule, prompts[0][1], warm)
+        generate(model.session(padded=padded), schedule, prompts[0][1], warm)
     greedy_reference(model, prompts[0][1], warm)
 
     for number, (name, prompt) in enumerate(progress(prompts)):
@@ -123,7 +124,7 @@ def validate(
         reference.exact += 1
         for turn in range(len(schedules)):
             which = (turn + number) % len(schedules)
-            session = model.session()
+            session = model.session(padded=padded)
             begun = _now(model)
             run = generate(session, schedules[which], prompt, limits)
             tally = tallies[which]

@@ -182,6 +182,10 @@ def validate(
     max_new_tokens: Annotated[int, typer.Option(help="Tokens per prompt, L.")] = 64,
     dtype: Annotated[str, typer.Option(help="float64, float32 or bfloat16.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    padded: Annotated[
+        bool | None,
+        typer.Option("--padded/--compact", help="Fixed row counts as in the paper, or no padding. Default: compact on a CPU."),
+    ] = None,
     threads: Annotated[int, typer.Option(help="CPU threads of the network; 1 is steadiest for a small model.")] = 1,
     start: Start = "algorithm",
     json_file: Json = None,
@@ -221,7 +225,7 @@ def validate(
     for w, schedules in by_width.items():
         recording = {"record": _recorder(traced, w, start, f"{model}, {dtype}")} if trace else {}
         shown = partial(progress, label=f"W = {w}", quiet=quiet)
-        results.append(run(loaded, texts, schedules, limits, w, start, shown, **recording))
+        results.append(run(loaded, texts, schedules, limits, w, start, padded, shown, **recording))
     if not quiet:
         from reports.tables import print_validation
 
@@ -232,6 +236,7 @@ def validate(
         "dtype": dtype,
         "device": device,
         "threads": threads,
+        "padded": padded,
         "max_new_tokens": max_new_tokens,
         "start": start,
         "prompts": dict(texts),

@@ -29,11 +29,26 @@ def test_rollback_as_a_sequence(model64, prompts, branches):
         assert (session.logits(call)[1] - _fresh(model64, call)).abs().max() < 1e-10
 
 
-def test_steady_calls_feed_only_their_own_rows(model64, prompts):
-    """After the first call nothing is recomputed: every Packed-SS call evaluates 2B rows (TAB2)."""
-    session = model64.session()
-    run = generate(session, packed(8), prompts[0], Limits.of(40))
-    assert {step.rows for step in run.steps} == {18}
+def test_steady_calls_feed_only_their_own_rows(model64, prompts, monkeypatch):
+    """After the first call nothing is recomputed: every Packed-SS call feeds 2B rows (TAB2), or without padding B + 1 + |D|."""
+    fed = []
+    forward = model64.network.forward
+
+    def counted(*arguments, **options):
+        fed.append(options["input_ids"].shape[1])
+        return forward(*arguments, **options)
+
+    runs = {}
+    for padded in (True, False):
+        fed.clear()
+        session = model64.session(padded=padded)
+        monkeypatch.setattr(model64.network, "forward", counted)
+        runs[padded] = generate(session, packed(8), prompts[0], Limits.of(40))
+        monkeypatch.undo()
+        steps = runs[padded].steps
+        assert [step.rows for step in steps] == [18 if padded else 10 + len(step.verified) for step in steps]
+        assert fed == [len(prompts[0]) - 1 + steps[0].rows, *(step.rows for step in steps[1:])]
+    assert runs[True].tokens == runs[False].tokens
     assert session.cache.get_seq_length() == len(session.cached) + session.stale
     assert len(session.cached) <= len(prompts[0]) + 40 + 8
 

@@ -46,6 +46,19 @@ def test_quadratic_has_b_times_b_plus_1_rows_and_sees_the_verifier_rows_before_i
         assert sees[3 + 3 * b : 6 + 3 * b].tolist() == [block] * 3
 
 
+def test_without_padding_the_same_rows_are_left():
+    """Rows, positions and sight of what is read are those of the padded call, with the padding taken out."""
+    call = Call((5, 6), (7,), True, (0, 1, 2), 3)
+    full, lean = (rows_of(call, cached=1, mask_token=MASK, padded=padded) for padded in (True, False))
+    kept = [0, 1, *range(4, 12)]  # [last, d1 | branch 0 | branch 1]: no MASK in draft slots, no branch 2
+    assert lean.tokens == [full.tokens[row] for row in kept]
+    assert lean.positions == [full.positions[row] for row in kept]
+    assert (lean.keep, lean.verifier) == (full.keep, full.verifier)
+    assert lean.proposals == [[kept.index(row) for row in block] if block else None for block in full.proposals]
+    padded, compact = (attention(call, cached=1, catch_up=0, padded=padded)[:, 1:] for padded in (True, False))
+    assert (compact == padded[np.ix_(kept, kept)]).all()
+
+
 def test_drafting_call_of_linear_has_b_rows():
     rows = rows_of(Call((5, 6), (), False, (0,), 4), cached=1, mask_token=MASK)
     assert rows.tokens == [6, MASK, MASK, MASK, MASK]
