@@ -27,6 +27,7 @@ MODULES = (
     "state_space",
     "lemmas",
     "structure",
+    "statistics",
 )
 
 
