@@ -44,6 +44,11 @@ def settle(
     return Entry(claim, statement, method, bound, "holds", evidence)
 
 
+def span(numbers: Sequence[int]) -> str:
+    """First and last of some numbers in a row."""
+    return f"{numbers[0]}..{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+
+
 def show(law: Law) -> str:
     """The nonzero entries of a law, for a reader."""
     return "{" + ", ".join(f"{token}: {law.probability(token)}" for token in law.support) + "}"
@@ -115,7 +120,7 @@ def check_one_token(budget: Budget) -> list[Entry]:
                 any(not q.probability(x) for x in p.support),
             )
             seen.update(itertools.compress(conditions, reached))
-    bound = "all p, Q with " + "; ".join(f"V={v}, denominators {min(n)}..{max(n)}" for v, n in grids.items())
+    bound = "all p, Q with " + "; ".join(f"V={v}, denominators {span(n)}" for v, n in grids.items())
     unreached = [condition for condition in conditions if condition not in seen]
     one_token = "a token drawn from Q, then accepted or corrected, has law p; by acceptance min(p, Q) of it"
     test = "a test passes if and only if u < alpha, at u = 0 and u = alpha too"
@@ -132,7 +137,8 @@ def check_blocks(budget: Budget) -> list[Entry]:
     A call emits h + 1 of the k + 1 tokens it could. Completed to k + 1 by plain sampling from the target, they must have the
     autoregressive law: THM3.3 for one call. It fails when coins, laws or rows of different slots are mixed up.
     """
-    grid = law_grid(3, (3,) if budget == "quick" else (2, 3, 4))
+    denominators = (3,) if budget == "quick" else (2, 3, 4)
+    grid = law_grid(3, denominators)
     seeds = range(60 if budget == "quick" else 2000)
 
     def around(index: int, prefix: Tokens) -> RationalLaw:
@@ -148,10 +154,8 @@ def check_blocks(budget: Budget) -> list[Entry]:
         for seed, tables in ((seed, random_tables(3, seed)) for seed in seeds)
     ]
     return [
-        _check_blocks(
-            2, twos, f"V=3, all Q^(1), Q^(2) with denominators {'3' if budget == 'quick' else '2..4'}, {len(grid)} targets"
-        ),
-        _check_blocks(3, threes, f"V=3, random tables of seeds 0..{seeds[-1]}"),
+        _check_blocks(2, twos, f"V=3, all Q^(1), Q^(2) with denominators {span(denominators)}, {len(grid)} targets"),
+        _check_blocks(3, threes, f"V=3, random tables of seeds {span(seeds)}"),
     ]
 
 
@@ -211,6 +215,11 @@ class Slot(NamedTuple):
     laws: tuple[Law, ...]  # Q_t
     earlier: Tokens  # d^(<i)
 
+    @property
+    def tokens(self) -> int:
+        """Number of tokens before the slot."""
+        return len(self.prefix) + len(self.earlier)
+
 
 def check_stored_laws(name: str, budget: Budget) -> list[Entry]:
     """LEMB4 (EQ7), and LEMB3 inside a run, for one schedule.
@@ -235,11 +244,12 @@ def check_stored_laws(name: str, budget: Budget) -> list[Entry]:
     biased: list[tuple[int, str]] = []
     for start, seed, eos in itertools.product(STARTS, seeds, (None, vocabulary - 1)):
         model, limits = random_tables(vocabulary, seed), Limits.of(length, eos)
+        where = f"{name}, W={width}, start {start}, seed {seed}, eos {eos}"
         chain = visits(named(name, width, start), model, (), limits, max_calls=2 * length + 1)  # R-USER-3
         try:
             found = {visit.state: visit.outcomes for visit in chain}
         except ContractError as error:
-            idle.append(f"{name}, W={width}, start {start}, seed {seed}, eos {eos}: {error}")
+            idle.append(f"{where}: {error}")
             continue
         states += len(found)
         checks = {state: _slots(outcomes) for state, outcomes in found.items()}
@@ -249,7 +259,7 @@ def check_stored_laws(name: str, budget: Budget) -> list[Entry]:
             for share, (state, step) in outcomes:
                 calls += step.advance > 0
                 if step.advance and not step.committed:
-                    idle.append(f"{name}, W={width}, start {start}, seed {seed}, eos {eos}: {step}")
+                    idle.append(f"{where}: {step}")
                 if step.verified and not step.accepted:
                     seen.add(REFUSED)
                 draft, laws = state.draft
@@ -262,14 +272,15 @@ def check_stored_laws(name: str, budget: Budget) -> list[Entry]:
                         later, kept = i > 0, i > 0 and step.accepted < len(step.verified)
                         facts = {LATER: later and laws[i].certain is None, KEPT: kept, BRANCH: bool(step.branch)}
                         seen.update(fact for fact, holds in facts.items() if holds)
-            where = f"{name}, W={width}, start {start}, seed {seed}, eos {eos}, {list(before.prefix)} with draft {before.draft}"
             for slot, weights in drawn.items():
                 slots += 1
-                stale += _against(slot.laws[len(slot.earlier)], weights, slot, f"{where}, the draft token is")
+                if difference := _against(slot.laws[len(slot.earlier)], weights):
+                    stale.append((slot.tokens, f"{where}, {_at(before, slot)}: the draft token is {difference}"))
             for slot, weights in emitted.items():
                 emissions += 1
-                biased += _against(model.target(slot.prefix + slot.earlier), weights, slot, f"{where}, the token emitted is")
-    bound = f"V={vocabulary}, L={length}, W={width}, random tables of seeds 0..{seeds[-1]}, {len(STARTS)} starts, EOS or none"
+                if difference := _against(model.target(slot.prefix + slot.earlier), weights):
+                    biased.append((slot.tokens, f"{where}, {_at(before, slot)}: the token emitted is {difference}"))
+    bound = f"V={vocabulary}, L={length}, W={width}, random tables of seeds {span(seeds)}, {len(STARTS)} starts, EOS or none"
     unreached = [fact for fact in EXPECTED[name] if fact not in seen]
     eq7 = f"{name}: a draft token still has its stored law when it is checked, given all that decides whether it is"
     lemb3 = f"{name}: what is emitted at a slot has the target's law, given the same"
@@ -307,17 +318,19 @@ def _slots(outcomes: Sequence[tuple[Any, tuple[State, Step]]]) -> list[tuple[Any
     return slots
 
 
-def _against(law: Law, weights: Weights, slot: Slot, subject: str) -> list[tuple[int, str]]:
-    """What is wrong with the law proportional to these weights, as a list with no or one entry."""
+def _at(before: State, slot: Slot) -> str:
+    call = f"{list(before.prefix)} with draft {list(before.draft.tokens)} becomes {list(slot.prefix)}"
+    return f"{call} with a draft of {len(slot.laws)}, slot {len(slot.earlier) + 1} after {list(slot.earlier)}"
+
+
+def _against(law: Law, weights: Weights) -> str:
+    """The first token to which the law proportional to `weights` gives another probability than `law`; or nothing."""
     total = sum(weights.values())
     for token in sorted({*weights, *law.support}):
         ours, theirs = fraction(weights.get(token, 0) / total), law.probability(token)
         if ours != theirs:
-            place = f"after {list(slot.prefix)} + {list(slot.earlier)}"
-            return [
-                (len(slot.prefix) + len(slot.earlier), f"{subject} {token} with probability {ours}, not {theirs} ({place})")
-            ]
-    return []
+            return f"{token} with probability {ours}, not {theirs}"
+    return ""
 
 
 # --- SPARSEQ ------------------------------------------------------------------------------------------------------------------
@@ -384,7 +397,7 @@ def check_sparse(budget: Budget) -> list[Entry]:
         if not wrong and (x := first_difference(law, expected)) is not None:
             wrong = f"{where}: output {list(x)} has probability {law.get(x, ZERO)}, autoregressive {expected.get(x, ZERO)}"
     statement = "storing only the nonzero entries of Q changes no transition and no probability"
-    tables_of = f"V=4, L={length}, W=3, random tables of seeds 0..{seeds[-1]}, {', '.join(filters)}"
+    tables_of = f"V=4, L={length}, W=3, random tables of seeds {span(seeds)}, {', '.join(filters)}"
     bound = f"{', '.join(names)}; {tables_of}; rationals and float64"
     unreached = [fact for fact in (SHORTENED, SINGLE, FOREIGN) if fact not in seen]
     evidence = f"{transitions:,} transitions of {chains} pairs of chains"

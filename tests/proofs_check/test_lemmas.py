@@ -271,15 +271,15 @@ def test_the_counterexample_of_a_likeliest_draft(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(simulator.schedule, "draw_block", likeliest_block)
     detail = details(check_stored_laws("packed", "quick"))["LEMB4"]
     found = re.search(
-        r"seed (\d+), eos \S+, (\[.*?\]) with draft .* is (\d) with probability ([01]), not (\S+) \(after", detail
+        r"seed (\d+), eos \S+, (\[.*?\]) with draft \[.*\] becomes (\[.*\]) with a draft of \d, slot \d after (\[.*\]): "
+        r"the draft token is (\d) with probability ([01]), not (\S+)$",
+        detail,
     )
-    place = re.search(r"\(after (\[.*\]) \+ (\[.*\])\)$", detail)
     assert found, detail
-    assert place
-    older, newer, earlier = (ast.literal_eval(text) for text in (found[2], place[1], place[2]))
+    older, newer, earlier = (ast.literal_eval(found[i]) for i in (2, 3, 4))
     offset = len(newer) - len(older) + len(earlier) + 1
     law = random_tables(3, int(found[1])).proposal(tuple(older), offset)
-    assert law.probability(int(found[3])) == Fraction(found[5]) not in (0, 1)
+    assert law.probability(int(found[5])) == Fraction(found[7]) not in (0, 1)
 
 
 def test_a_run_that_makes_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
