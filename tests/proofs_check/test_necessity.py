@@ -93,7 +93,7 @@ def test_a_search_that_ends_too_early_did_not_run(monkeypatch: pytest.MonkeyPatc
 
 def test_another_scheduler_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Linear-SS in the place of Packed-SS: no class is confirmed, and no table agrees."""
-    monkeypatch.setitem(necessity.BRUTE, "quick", 3)
+    monkeypatch.setattr(necessity, "BRUTE", 3)
     monkeypatch.setitem(necessity.REPLAYED, "quick", (5, (3,)))
     monkeypatch.setattr(joint, "packed", linear)
     [entry] = check_smallest("algorithm", "quick")
@@ -126,7 +126,7 @@ def test_a_schedule_without_drafts_breaks_the_factor(monkeypatch: pytest.MonkeyP
 
 
 def test_a_count_that_reads_the_wrong_rows_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(necessity.BRUTE, "quick", 3)
+    monkeypatch.setattr(necessity, "BRUTE", 3)
     monkeypatch.setitem(necessity.REPLAYED, "quick", (5, (3,)))
     monkeypatch.setattr(joint, "moves", forgetful)
     assert [entry.outcome for entry in check_production("wide", "quick")] == ["violated"]
