@@ -102,8 +102,8 @@ def validate(
 ) -> Validation:
     """Decode every (name, prompt) greedily with every schedule and compare with transformers' generate.
 
-    `padded` as in `DualModeModel.session`; `progress` wraps the iteration over prompts; `record` is handed every run, outside the timing. Raises InvalidInput for a
-    prompt the model cannot take.
+    `padded` as in `DualModeModel.session`; `progress` wraps the iteration over prompts; `record` is handed every run, outside
+    the timing. Raises InvalidInput for a prompt the model cannot take.
     """
     for _, prompt in prompts:
         model.check_prompt(prompt, limits.max_new_tokens, width)
