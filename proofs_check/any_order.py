@@ -337,11 +337,12 @@ NONE, ONE = frozenset[int](), frozenset({1})
 
 def spaces(budget: Budget) -> list[Space]:
     """In rising size, so that the first counterexample is a smallest one."""
-    sizes = [(L, W) for L in (1, 2, 3) for W in range(1, L + 1)] + [(4, 2)]
-    family = [Space(schedule, 2, L, W, EOS) for L, W in sizes for schedule in SCHEDULES for EOS in (NONE, ONE)]
-    family += [Space("quadratic", 2, 4, 3, ONE)]
+    small = [(L, W) for L in (1, 2, 3) for W in range(1, L + 1)]
+    family = [Space(schedule, 2, L, W, EOS) for L, W in small for schedule in SCHEDULES for EOS in (NONE, ONE)]
+    family += [Space(schedule, 2, 4, 2, EOS) for schedule in ONE_CALL for EOS in (NONE, ONE)]
+    family += [Space("linear", 2, 4, 2, ONE), Space("quadratic", 2, 4, 3, ONE)]
     if budget == "full":
-        family += [Space(schedule, 2, 4, 3, NONE) for schedule in SCHEDULES]
+        family += [Space("linear", 2, 4, 2, NONE), *(Space(schedule, 2, 4, 3, NONE) for schedule in SCHEDULES)]
         family += [Space("packed", 2, 4, 3, ONE), Space("linear", 2, 4, 3, ONE)]
         family += [Space(schedule, 3, 3, 3, EOS) for schedule in ONE_CALL for EOS in (NONE, ONE)]
         family += [Space(schedule, 2, 5, 3, ONE) for schedule in ONE_CALL]

@@ -49,7 +49,7 @@ _QUIET = settings(
 )
 settings.register_profile("dev", _QUIET, max_examples=30)
 settings.register_profile("ci", _QUIET, max_examples=60, derandomize=True)
-settings.register_profile("nightly", _QUIET, max_examples=1_000)
+settings.register_profile("nightly", _QUIET, max_examples=800)
 PROFILES: dict[Budget, str] = {"quick": "ci", "full": "nightly"}
 
 
