@@ -1,0 +1,96 @@
+"""How a fault is planted: the production object with one behaviour replaced, and no copy of it.
+
+    Replaced    a schedule with functions of its kernel replaced: `accept`, `_cut` or `draw_block`
+    Odd         a law that draws, or corrects, by something else than its probabilities
+    Coins       the coins of a call with some of them replaced
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import simulator.schedule as kernel
+from simulator.acceptance import Verdict
+from simulator.chance import Chance, Purpose
+from simulator.laws import Coin, Law, Probability
+from simulator.records import Call, Draft, Reply, State, Step, Tokens
+from simulator.schedule import Schedule
+
+Rule: TypeAlias = Callable[[Draft, Sequence[Law], Chance, int], Verdict]
+"""As `simulator.acceptance.accept`."""
+
+
+@dataclass(frozen=True)
+class Replaced(Schedule):
+    """A schedule whose kernel runs with other functions in the place of its own."""
+
+    parts: tuple[tuple[str, Callable[..., Any]], ...] = ()
+
+    def absorb(self, state: State, call: Call, reply: Reply, chance: Chance) -> tuple[State, Step]:
+        production = [(name, getattr(kernel, name)) for name, _ in self.parts]
+        try:
+            for name, function in self.parts:
+                setattr(kernel, name, function)
+            return super().absorb(state, call, reply, chance)
+        finally:
+            for name, function in production:
+                setattr(kernel, name, function)
+
+
+def replaced(schedule: Schedule, **parts: Callable[..., Any]) -> Schedule:
+    """The schedule with these functions of its kernel replaced."""
+    return Replaced(schedule.name, schedule.opening, schedule.cycle, tuple(parts.items()))
+
+
+def as_kind(kind: type[Schedule], schedule: Schedule) -> Schedule:
+    """The policy of `schedule` run by another class of schedules."""
+    return kind(schedule.name, schedule.opening, schedule.cycle)
+
+
+@dataclass(frozen=True)
+class Odd:
+    """A law whose tokens come from `drawn`, and whose residual is that of `corrected`; its probabilities are its own."""
+
+    law: Law
+    drawn: Law
+    corrected: Callable[[Law, Law], Law | None] = lambda law, proposal: law.residual(proposal)
+
+    @property
+    def support(self) -> Sequence[int]:
+        return self.law.support
+
+    @property
+    def certain(self) -> int | None:
+        return self.drawn.certain
+
+    @property
+    def probabilities(self) -> Any:
+        return self.law.probabilities  # type: ignore[attr-defined]
+
+    def probability(self, token: int) -> Probability:
+        return self.law.probability(token)
+
+    def residual(self, proposal: Law) -> Law | None:
+        return self.corrected(self.law, proposal)
+
+    def draw(self, coin: Coin) -> int:
+        return self.drawn.draw(coin)
+
+
+class Coins:
+    """The coins of a call, asked for under another address: `redirect(purpose, position)` says which."""
+
+    def __init__(self, chance: Chance, redirect: Callable[[Purpose, int], tuple[Purpose, int]]) -> None:
+        self.chance, self.redirect = chance, redirect
+
+    def uniform(self, purpose: Purpose, position: int) -> Coin:
+        return self.chance.uniform(*self.redirect(purpose, position))
+
+
+def committed(state: State, step: Step, tokens: Tokens) -> tuple[State, Step]:
+    """The step as if it had committed `tokens`, and the state after it, without a draft."""
+    stop = state.limits.reached(state.prefix + tokens, state.prompt_length)
+    after = state._replace(prefix=state.prefix + tokens, draft=Draft())
+    return after, step._replace(committed=tokens, stop=stop, retained=0, branch=None)
