@@ -139,7 +139,9 @@ class Session:
         logits[verifier_rows:, self.model.mask_token] = -torch.inf  # a drafter never proposes the mask itself (PAD)
         if self.temperature == 0:
             return [Point(token) for token in logits.argmax(-1).tolist()]
-        return [TorchLaw(law) for law in torch.softmax(logits.double() / self.temperature, -1)]
+        logits = logits.double()
+        logits -= logits.max(-1, keepdim=True).values  # so that no temperature, however small, overflows
+        return [TorchLaw(law) for law in torch.softmax(logits / self.temperature, -1)]
 
     def _mask(self, call: Call, cached: int, catch_up: int) -> torch.Tensor:
         """The additive mask [1, 1, R, cached + R]: a view into a buffer whose right edge is the layout and left part open."""

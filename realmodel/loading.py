@@ -51,8 +51,10 @@ def load(name_or_folder: str = "embedded", dtype: str = "float32", device: str =
             f"config.json or tokenizer.json of {name_or_folder!r} cannot be read: {_first_line(error)}"
         ) from error
     mask_token = getattr(config, "mask_token_id", None)
-    if not isinstance(mask_token, int) or not 0 <= mask_token < config.vocab_size:
+    if type(mask_token) is not int or not 0 <= mask_token < config.vocab_size:
         raise InvalidInput(f"config.json of {name_or_folder!r} needs a mask_token_id in 0 .. {config.vocab_size - 1}")
+    if mask_token == config.eos_token_id:
+        raise InvalidInput(f"config.json of {name_or_folder!r} gives the mask token and the EOS the same id, {mask_token}")
     try:
         weights = load_file(folder / "model.safetensors")
     except (SafetensorError, OSError) as error:
@@ -67,7 +69,13 @@ def load(name_or_folder: str = "embedded", dtype: str = "float32", device: str =
     if not fits:
         raise InvalidInput(f"model.safetensors of {name_or_folder!r} does not hold the weights config.json describes")
     network.tie_weights()
-    network = to_float64(network) if target == torch.float64 else network.to(target)
+    broken = next((name for name, weight in network.state_dict().items() if not torch.isfinite(weight).all()), None)
+    if broken:
+        raise InvalidInput(f"model.safetensors of {name_or_folder!r} holds numbers that are not finite, in {broken}")
+    try:
+        network = to_float64(network) if target == torch.float64 else network.to(target)
+    except ValueError as error:
+        raise InvalidInput(str(error)) from error
     network.to(where).eval()
     name = name_or_folder if name_or_folder == "embedded" else folder.name
     return DualModeModel(network, tokenizer, mask_token, name)

@@ -11,17 +11,19 @@ from simulator.records import Limits, Tokens
 @torch.inference_mode()
 def greedy_reference(model: DualModeModel, prompt: Tokens, limits: Limits) -> Tokens:
     """The continuation by `generate(do_sample=False)`, stop token included."""
+    from transformers import GenerationConfig
+
     if limits.max_new_tokens == 0:
         return ()
     inputs = torch.tensor([prompt], device=model.device)
-    output = model.network.generate(
-        inputs,
-        attention_mask=torch.ones_like(inputs),
+    # A configuration of its own: the checkpoint's may suppress tokens, penalise repetitions or sample.
+    how = GenerationConfig(
         do_sample=False,
         max_new_tokens=limits.max_new_tokens,
         eos_token_id=sorted(limits.eos) or None,
         pad_token_id=model.mask_token,
     )
+    output = model.network.generate(inputs, attention_mask=torch.ones_like(inputs), generation_config=how)
     return tuple(output[0, len(prompt) :].tolist())
 
 

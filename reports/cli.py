@@ -321,11 +321,14 @@ def check_trace(
 
 def _schedules(names: list[str] | None, widths: list[int] | None, start: str) -> dict[int, list[Any]]:
     """The schedules asked for, by width."""
-    from simulator.schedules import named
+    from simulator.schedules import STARTS, named
 
     names = names or ["ar", "linear", "packed", "quadratic"]
-    if max(widths or [8]) > _MAX_WIDTH:
-        raise InvalidInput(f"--width must lie in 1 .. {_MAX_WIDTH}, got {max(widths or [8])}")
+    for width in widths or []:  # asked here too, since AR has no width to complain about
+        if not 1 <= width <= _MAX_WIDTH:
+            raise InvalidInput(f"--width, the speculative width W, must lie in 1 .. {_MAX_WIDTH}, got {width}")
+    if start not in STARTS:
+        raise InvalidInput(f"unknown start {start!r}; allowed: {', '.join(STARTS)}")
     # AR drafts nothing, so the starts that differ in the first draft are one to it.
     ar_start = start if start == "prompt" else "algorithm"
     return {w: [named(name, w, ar_start if name == "ar" else start) for name in names] for w in widths or [8]}

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -108,7 +109,7 @@ def print_trace_report(report: TraceReport) -> None:
 def print_validation(result: Validation) -> None:
     """Exactness and cost per schedule; every difference in words."""
     title = (
-        f"{result.model}, {result.dtype} on {result.device}, W = {result.width}:"
+        f"{escape(result.model)}, {result.dtype} on {result.device}, W = {result.width}:"
         f" {result.prompts} prompts x {result.max_new_tokens} tokens, greedy"
     )
     table = _table(

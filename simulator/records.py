@@ -11,7 +11,7 @@ All are small and frozen; State and Call are hashable, so that equal situations 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from simulator.errors import InvalidInput
 from simulator.laws import Law
@@ -34,14 +34,14 @@ class Limits(NamedTuple):
         Raises InvalidInput for L < 0, a negative id or an empty marker.
         """
         ids = frozenset(() if eos is None else eos if isinstance(eos, Iterable) else (eos,))
-        if max_new_tokens < 0:
-            raise InvalidInput(f"max_new_tokens must be >= 0, got {max_new_tokens}")
+        if not isinstance(max_new_tokens, SupportsIndex) or max_new_tokens < 0:
+            raise InvalidInput(f"max_new_tokens must be an integer >= 0, got {max_new_tokens}")
         if any(token < 0 for token in ids):
             raise InvalidInput(f"EOS ids must be >= 0, got {sorted(ids)}")
         markers = tuple(map(tuple, stop))
         if not all(markers):
             raise InvalidInput("a stop sequence must have at least 1 token, got an empty one")
-        return cls(max_new_tokens, ids, markers)
+        return cls(int(max_new_tokens), ids, markers)
 
     def reached(self, prefix: Tokens, prompt_length: int) -> Stop | None:
         """Why the output, prefix[prompt_length:], ends with its last token; None when it goes on.

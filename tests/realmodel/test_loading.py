@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from realmodel.loading import EMBEDDED, held_out_prompts, load
 from simulator import InvalidInput
@@ -49,6 +50,17 @@ def test_a_config_that_does_not_fit_the_weights(folder):
     assert "does not hold the weights" in _message(load, str(folder))
     (folder / "config.json").write_text(config.replace('"mask_token_id": 1', '"mask_token_id": 99999'))
     assert "mask_token_id" in _message(load, str(folder))
+    (folder / "config.json").write_text(config.replace('"mask_token_id": 1', '"mask_token_id": true'))
+    assert "mask_token_id" in _message(load, str(folder))
+    (folder / "config.json").write_text(config.replace('"mask_token_id": 1', f'"mask_token_id": {load().eos}'))
+    assert "the same id" in _message(load, str(folder))
+
+
+def test_weights_that_are_not_finite(folder):
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"][3] = float("nan")
+    save_file(weights, folder / "model.safetensors")
+    assert "not finite, in model.norm.weight" in _message(load, str(folder))
 
 
 def test_names_dtypes_devices_and_counts():
