@@ -75,7 +75,7 @@ def sampling_instances(budget: Budget, start: str) -> Iterator[Instance]:
     def plain(name: str, laws: Oracle, limits: Limits, width: Width, prompt: Tokens = ()) -> Instance:
         return Instance(name, laws, laws, 3, limits, width, prompt)
 
-    if budget == "full":
+    if budget == "full" and start == "algorithm":
         large = random_tables(4, 0, top_weight=9)
         yield Instance("tables of 4 tokens", large, large, 4, Limits.of(6), 4)
     if budget == "full" or start == "algorithm":
