@@ -190,8 +190,12 @@ _UFUNCS = {"add", "subtract", "multiply", "divide", "negative", "positive", "min
 }
 
 
+class ValueNeeded(ContractError):
+    """Code asked an enumerated coin for what only a number has: it may be right, but has no law by enumeration."""
+
+
 class _Uncertain:
-    """slope * coin + shift, as code writes it before it compares; ContractError for what has no exact law from intervals.
+    """slope * coin + shift, as code writes it before it compares; ValueNeeded for what intervals do not tell.
 
     A single value has probability 0, so `<=` splits like `<` and `==` never holds: laws do not see edges. What code does AT an
     edge (u = 0 with alpha = 0) is for Scripted coins to show.
@@ -278,11 +282,11 @@ class _Uncertain:
         return self  # a copy with an interval of its own would be another coin
 
     def _finite(self, x: Any) -> Any:
-        x = _exact(x)
+        x = exact(x)
         return self._refuse() if isinstance(x, float) else x
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise ContractError(_ALLOWED)
+        raise ValueNeeded(_ALLOWED)
 
     __hash__ = __bool__ = __float__ = __int__ = __index__ = __complex__ = _refuse
     __round__ = __trunc__ = __floor__ = __ceil__ = __abs__ = __len__ = __getitem__ = __reduce__ = _refuse
@@ -290,7 +294,7 @@ class _Uncertain:
     log = log1p = exp = sqrt = _refuse  # what numpy calls on the elements of an array
 
 
-def _exact(x: Any) -> Any:
+def exact(x: Any) -> Any:
     """A number as a rational, but NaN and infinity as floats; NotImplemented for arrays and what is no number."""
     if isinstance(x, np.ndarray):
         return NotImplemented
@@ -298,7 +302,7 @@ def _exact(x: Any) -> Any:
         return rational(x)
     except TypeError:  # a scalar of numpy or of some tensor library; float() of a coin is refused
         try:
-            return _exact(float(x))
+            return exact(float(x))
         except (TypeError, ValueError):
             return NotImplemented
     except (ValueError, OverflowError):
@@ -348,11 +352,11 @@ class _IntervalCoin(_Uncertain):
         """`self < x` for an x that is not simply a number of Python's, or not the one of the run that is replayed."""
         if isinstance(x, _Uncertain):
             return self - x < 0
-        exact = _exact(x)
-        if exact is NotImplemented or isinstance(exact, float):
-            return exact if exact is NotImplemented else exact > 0  # NaN, infinity
-        if type(exact) is not type(x):
-            return self < exact
+        number = exact(x)
+        if number is NotImplemented or isinstance(number, float):
+            return number if number is NotImplemented else number > 0  # NaN, infinity
+        if type(number) is not type(x):
+            return self < number
         raise ContractError("the enumerated code is no pure function of its coins: a replay took other decisions")
 
     def _affine(self) -> tuple[_IntervalCoin, Any, Any]:
@@ -373,7 +377,7 @@ class _ScaledCoin(_Uncertain):
     def __lt__(self, x: Any) -> Any:
         if isinstance(x, _Uncertain):
             return self - x < 0
-        x = _exact(x)
+        x = exact(x)
         if x is NotImplemented or isinstance(x, float):
             return x if x is NotImplemented else x > 0
         bound = (x - self.shift) / self.slope
