@@ -14,6 +14,7 @@ from simulator.errors import InvalidInput
 
 # Each exports CHECKS.
 MODULES = (
+    "proved",
     "chain",
     "graph",
     "refutations",
@@ -28,6 +29,7 @@ MODULES = (
     "lemmas",
     "structure",
     "statistics",
+    "rocq_tie",
 )
 
 
