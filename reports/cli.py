@@ -69,6 +69,7 @@ def prove(
     ] = None,
     claim: Annotated[list[str] | None, typer.Option(help="Only the checks about this claim, as in THM3.2; repeatable.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 2 when a claim of the paper has no check.")] = False,
+    details: Annotated[bool, typer.Option("--details", help="Show the evidence of every check.")] = False,
     smt_lib: Annotated[
         str | None, typer.Option("--smt-lib", help="Only print this SMT obligation as SMT-LIB text, for another solver.")
     ] = None,
@@ -106,7 +107,7 @@ def prove(
         if not quiet:
             from reports.tables import print_ledger
 
-            print_ledger(rows, time.perf_counter() - begun, peak)
+            print_ledger(rows, time.perf_counter() - begun, peak, details)
     write_json(json_file, "prove", {"budget": budget, "check": check, "claim": claim}, [row.plain() for row in rows])
     replay_line(quiet)
     unproved = strict and any(row.verdict == "open" for row in rows)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from proofs_check.ledger import Row
+from proofs_check.ledger import Entry, Method, Row
 from proofs_check.trace_check import RULES, TraceReport
 from simulator.simulate import CallCount
 
@@ -31,19 +31,34 @@ _COLOURS = {
 _CONVENTION = "NFE: every forward pass counts, prompt processing and drafting calls included; all schedules under start"
 
 
-def print_ledger(rows: Sequence[Row], seconds: float, peak: int) -> None:
-    """Every claim with its verdict, and below it one line per check: what was looked at, and what that showed."""
+def print_ledger(rows: Sequence[Row], seconds: float, peak: int, details: bool = False) -> None:
+    """Every claim with its verdict; below it a line per kind of check that holds, and each check that does not in full.
+
+    With `details`, every check in full: what was looked at, and what that showed.
+    """
     console = _console()
     for row in rows:
         by = f" ({row.method})" if row.method else ""
         console.print(f"[bold]{row.claim.id}[/] {_coloured(row.verdict)}{by}  ", end="")
         console.print(row.claim.statement, markup=False, style="bold")
         table = Table.grid(padding=(0, 2))
-        for width in (10, 7, 7):
+        for width in (12, 7, 7):
             table.add_column(min_width=width, no_wrap=True)
+        table.add_column(no_wrap=not details, overflow="ellipsis")
+        groups: dict[tuple[str, str], list[Entry]] = {}
         for entry in row.entries:
-            words = Text.assemble((entry.check, "cyan"), f"  {entry.statement}; {entry.bound}: {entry.detail}")
-            table.add_row(f"  {entry.method}", _coloured(entry.outcome), f"{entry.seconds:5.1f} s", words)
+            name = entry.check if details or entry.outcome != "holds" else entry.check.split("/")[0]
+            groups.setdefault((entry.method, name), []).append(entry)
+        for (method, name), entries in sorted(groups.items(), key=lambda item: get_args(Method).index(item[0][0])):
+            first = max(entries, key=lambda entry: entry.seconds)
+            spent = f"{sum(entry.seconds for entry in entries):5.1f} s"
+            if details or first.outcome != "holds":
+                words = [f"{entry.statement}; {entry.bound}: {entry.detail}" for entry in entries]
+                evidence = "\n".join(words)
+            else:
+                name += f"/* ({len(entries)})"
+                evidence = f"{first.statement}; {first.bound}"
+            table.add_row(f"  {method}", _coloured(first.outcome), spent, Text.assemble((name, "cyan"), "  ", evidence))
         console.print(table)
     verdicts = Counter(row.verdict for row in rows)
     entries = [entry for row in rows for entry in row.entries]
@@ -52,7 +67,7 @@ def print_ledger(rows: Sequence[Row], seconds: float, peak: int) -> None:
         f" {sum(entry.outcome == 'holds' for entry in entries)} of {len(entries)} checks hold."
         f" {seconds:.0f} s, at most {peak / 2**20:.0f} MiB in a process."
     )
-    console.print("One check again: packedss prove --check NAME, the name in blue.")
+    console.print("Evidence, check by check: packedss prove --details. Some checks again: packedss prove --check NAME.")
 
 
 def print_call_counts(
