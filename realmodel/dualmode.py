@@ -46,6 +46,12 @@ class DualModeModel:
         """
         return Session(self, temperature, self.device.type != "cpu" if padded is None else padded)
 
+    def clock(self) -> float:
+        """Seconds, once the device has finished everything asked of it so far."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
     def check_prompt(self, prompt: tuple[int, ...], max_new_tokens: int, width: int = 0) -> None:
         """Raise InvalidInput unless the request can run: a nonempty prompt of known ids that leaves room for the output."""
         if not prompt:
@@ -117,7 +123,7 @@ class Session:
         count = len(rows.tokens)
         mask = self._mask(call, keep, rows.catch_up)
 
-        started = self._clock()
+        started = model.clock()
         logits = model.network(
             input_ids=inputs[None, :count],
             position_ids=inputs[None, count : 2 * count],
@@ -126,7 +132,7 @@ class Session:
             use_cache=True,
             logits_to_keep=inputs[2 * count :],
         ).logits[0]
-        self.model_seconds += self._clock() - started
+        self.model_seconds += model.clock() - started
 
         if not torch.isfinite(logits).all():
             raise ContractError(f"{model.name} returned logits that are not finite: no verdict can stand on them")
@@ -159,8 +165,3 @@ class Session:
     def _additive(self, sees: np.ndarray) -> torch.Tensor:
         mask = torch.zeros(sees.shape, dtype=self.model.dtype, device=self.model.device)
         return mask.masked_fill_(~torch.from_numpy(sees).to(self.model.device), -torch.inf)[None, None]
-
-    def _clock(self) -> float:
-        if self.model.device.type == "cuda":
-            torch.cuda.synchronize(self.model.device)
-        return time.perf_counter()
