@@ -88,7 +88,7 @@ def exact_blocks(size: int) -> Iterator[Block]:
                 yield block("small laws, q by position", 2, len(laws[0]), target, _by_position(laws[q], laws[r]))
                 if (q + r) % 2:
                     yield block("small laws, q by prefix", 2, len(laws[0]), target, _round(laws, q))
-    more = {1: ((4, 60), (5, 20)), 2: ((3, 40), (4, 20)), 3: ((2, 40), (3, 60)), 4: ((2, 20), (3, 20))}
+    more = {1: ((4, 40), (5, 10)), 2: ((3, 30), (4, 10)), 3: ((2, 20), (3, 40)), 4: ((2, 8), (3, 12))}
     for vocabulary, seeds in more[size]:
         for seed in range(seeds):
             target = partial(_random, vocabulary, 0, f"p {seed}")

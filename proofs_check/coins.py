@@ -129,10 +129,10 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def in_two_worlds(run: Callable[[], T]) -> tuple[T, T]:
-    """Twice, with the global generators in other states: what draws on them differs."""
+def in_two_worlds(run: Callable[[], T], number: int) -> tuple[T, T]:
+    """Twice, with the global generators in two states, others for every `number`: what draws on them differs, soon or late."""
     results = []
-    for seed in (1, 2):
+    for seed in (2 * number, 2 * number + 1):
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002  # the legacy global generator is what a stray draw would use
         if "torch" in sys.modules:

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from proofs_check.coins import LAST, ROUNDING, Coins, Fixed, at_edges, definition, every_outcome, in_two_worlds, raised, rounded
-from proofs_check.findings import Report
+from proofs_check.findings import Report, Verdict
 from proofs_check.runner import run_battery
 from proofs_check.system import NotReached, found
 from simulator.chance import Chance, exact, fraction, rational
@@ -63,8 +63,21 @@ def check_drafter(
     """
     chosen = tuple(map(tuple, contexts)) if contexts is not None else _contexts()
     subject = Subject(drafter, chosen, width, samples, alpha, rounding, limit, source or definition(drafter, "subject"))
-    stages, basis = (SAMPLED, {}) if samples else (STAGES, BASIS)
-    return run_battery(subject, stages, basis, limit, name or str(getattr(drafter, "__name__", type(drafter).__name__)))
+    name = name or str(getattr(drafter, "__name__", type(drafter).__name__))
+    if samples:
+        report = run_battery(subject, SAMPLED, {}, limit, name)
+        return SampledReport(report.subject, report.declares, report.stages, report.findings)
+    return run_battery(subject, STAGES, BASIS, limit, name)
+
+
+class SampledReport(Report):
+    """What samples show: never that a drafter is exact."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """NOTHING FOUND at best."""
+        found = super().verdict
+        return "NOTHING FOUND" if found == "EXACT" else found
 
 
 def drawn_laws(drafter: Drafter, context: Tokens, width: int) -> dict[tuple[Tokens, tuple[Law, ...]], dict[int, Fraction]]:
@@ -212,12 +225,12 @@ def _require(longest: int, subject: Subject) -> None:
 def contract(subject: Subject) -> str:
     """Drafts with a law for each token, which depend on the coins alone."""
     runs = 0
-    for context, seed in itertools.product(subject.in_time(), range(3)):
+    for number, (context, seed) in enumerate(itertools.product(subject.in_time(), range(3))):
 
         def run(context: Tokens = context, seed: int = seed) -> Drafted:
             return _answer(subject, context, Fixed(iter(random.Random(seed).random, None)))
 
-        first, second = in_two_worlds(run)
+        first, second = in_two_worlds(run, number)
         runs += 2
         if first != second:
             statement = f"the same coins give the drafts {list(first.tokens)} and {list(second.tokens)}"
