@@ -19,6 +19,10 @@ Symptom: TypeAlias = Literal["contract", "progress", "determinism", "stop", "law
 """
 
 
+Verdict: TypeAlias = Literal["EXACT", "EXACT, OTHER COUNTS", "NOTHING FOUND", "NOT EXACT", "NOT RUN"]
+"""NOTHING FOUND is as good as it gets where only tokens can be seen."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """Something that is wrong, with the smallest instance that shows it."""
@@ -50,7 +54,7 @@ class Report:
     findings: tuple[Finding, ...]
 
     @property
-    def verdict(self) -> Literal["EXACT", "EXACT, OTHER COUNTS", "NOT EXACT", "NOT RUN"]:
+    def verdict(self) -> Verdict:
         """Counts aside, it is exact only if every stage passed; the counts of an undeclared policy may stay open."""
         if any(finding.symptom != "count" for finding in self.findings):
             return "NOT EXACT"
@@ -61,7 +65,7 @@ class Report:
     @property
     def exit_code(self) -> int:
         """0 exact with the declared counts, 1 something was found, 2 some stage did not run."""
-        return {"EXACT": 0, "NOT RUN": 2}.get(self.verdict, 1)
+        return {"EXACT": 0, "NOTHING FOUND": 0, "NOT RUN": 2}.get(self.verdict, 1)
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""

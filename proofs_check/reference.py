@@ -57,6 +57,16 @@ def as_reference(model: Any) -> Reference:
     return _Pointwise(law)
 
 
+def rows(reference: Reference, prompt: Tokens, output: Tokens) -> Iterator[Row]:
+    """The reference's law of each output token. Raises InvalidInput when it has too few."""
+    laws = iter(reference.laws(prompt, output))
+    for index in range(len(output)):
+        row = next(laws, None)
+        if row is None:
+            raise InvalidInput(f"the reference gave {index} laws for an output of {len(output)} tokens")
+        yield row
+
+
 class Entries(NamedTuple):
     """The tokens of positive probability, ascending, and their probabilities, which sum to 1; both of shape [K]."""
 
