@@ -2,12 +2,14 @@
 
 tables and thresholds   TabularModel, random_tables; ThresholdModel, random_lags; MatrixModel
 drafters of a kind      self_draft, always_wrong, constant, eos_happy, stale, NoisyModel, around another model's target
-memory                  RecurrentModel, with a state to roll back; Recorder and Replay, for runs made elsewhere
+memory                  RecurrentModel, with a state to roll back; Recorder and Replay, for runs made elsewhere;
+                        EmpiricalModel, a real drafter measured by `packedss audit`
 """
 
 from simulator.oracles.always_wrong import always_wrong
 from simulator.oracles.answer import Oracle
 from simulator.oracles.constant import constant
+from simulator.oracles.empirical import EmpiricalModel
 from simulator.oracles.eos_happy import eos_happy
 from simulator.oracles.matrix import MatrixModel
 from simulator.oracles.noisy import NoisyModel
@@ -19,6 +21,7 @@ from simulator.oracles.tabular import TabularModel, random_tables
 from simulator.oracles.threshold import ThresholdModel, random_lags
 
 __all__ = [
+    "EmpiricalModel",
     "HashRule",
     "MatrixModel",
     "NoisyModel",
