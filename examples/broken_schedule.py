@@ -1,8 +1,8 @@
 """A subtle fault, and the report it gets: Packed-SS that verifies only the draft tokens it is confident in.
 
 It keeps a draft up to the first token whose own proposal probability is below a half. That looks harmless, for every token is
-still tested against the law it was drawn from. But whether a token is tested now depends on which token it is, so among those that
-are tested it no longer has that law (Lemma B.4), and the output is not the target's.
+still tested against the law it was drawn from. But whether a token is tested now depends on which token it is, so among those
+that are tested it no longer has that law (Lemma B.4), and the output is not the target's.
 
     python examples/broken_schedule.py
 """

@@ -29,7 +29,7 @@ def test_the_fixture_reports_on_its_parameter(pytester: pytest.Pytester, monkeyp
     pytester.makepyfile(USERS)
     result = pytester.runpytest_subprocess("-p", "reports.pytest_plugin", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=2, failed=1, errors=1)
-    result.stdout.fnmatch_lines(["*COUNT (counts): *", "*packedss_report needs a schedule*"])
+    result.stdout.fnmatch_lines(["*packedss_report needs a schedule*", "*COUNT (counts): *"])
 
 
 def test_the_plugin_loads_nothing_of_the_package() -> None:
