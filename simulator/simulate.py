@@ -14,8 +14,8 @@ from simulator.records import Limits
 from simulator.schedule import Schedule
 from simulator.trace import TracedRequest
 
-Drafter: TypeAlias = Sequence[int]
-"""Thresholds c*_1 .. c*_L of one request (ASM3.1)."""
+Drafter: TypeAlias = Sequence[int] | ThresholdModel
+"""Thresholds c*_1 .. c*_L of one request (ASM3.1), or a model like them, ASM3.1 or not."""
 
 
 class CallCount(NamedTuple):
@@ -55,7 +55,7 @@ def count_calls(
     tokens, rows = [0] * len(schedules), [0] * len(schedules)
     nfe: list[list[int]] = [[] for _ in schedules]
     for number, drafter in enumerate(progress(drafters)):
-        model = ThresholdModel(drafter)
+        model = drafter if isinstance(drafter, ThresholdModel) else ThresholdModel(drafter)
         for index, schedule in enumerate(schedules):
             run = generate(model, schedule, (), limits)
             record(TracedRequest(f"drafter {number}", schedule.name, (), limits, run))
