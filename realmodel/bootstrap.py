@@ -2,8 +2,8 @@
 
 A resample draws as many prompts as there are, with replacement, the same ones for every method; all repeats of a prompt go
 together, so the input has one row per prompt, summed over its repeats. The intervals describe variation across prompts, not
-timing noise, and are not adjusted for multiple comparisons. Percentile intervals are too short for few prompts: at 10, a
-nominal 95 % covers about 90 %.
+timing noise, and are not adjusted for multiple comparisons. Percentile intervals are too short when prompts are few: measured
+on ratios of throughputs, a nominal 95 % covers 83 % at 6 prompts, 89 % at 10, 92 % at 20, 93 % at 40.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from realmodel.loading import load
 from realmodel.reference import greedy_reference
 from realmodel.results import Damaged, Parameters, Results, digest
 from simulator.chance import Sampled
-from simulator.decode import generate
+from simulator.decode import Generation, generate
 from simulator.errors import InvalidInput
 from simulator.records import Call, Limits, Reply, Step, Stop, Tokens
 from simulator.schedule import Schedule
@@ -125,6 +125,11 @@ class Record(NamedTuple):
     def nfe(self) -> int:
         """Forward passes; for transformers' generate one a token."""
         return len(self.steps) if self.model else len(self.tokens)
+
+    @property
+    def generation(self) -> Generation:
+        """The run as a decoder returned it; its steps are empty for transformers' generate."""
+        return Generation(self.tokens, self.steps, self.stop)
 
     @property
     def rows(self) -> int:
@@ -351,5 +356,8 @@ def _of_prompt(common: Parameters, prompt: Prompt) -> Parameters:
 def _record(row: list[Any]) -> Record:
     """A record as JSON gave it back. Raises TypeError when it has other fields."""
     record = Record(*row)
-    steps = [[tuple(part) if isinstance(part, list) else part for part in step] for step in row[Record._fields.index("steps")]]
-    return record._replace(tokens=tuple(record.tokens), steps=tuple(Step(*s) for s in steps), model=tuple(record.model))
+    steps = []
+    for step in record.steps:
+        fields: list[Any] = [tuple(field) if isinstance(field, list) else field for field in step]
+        steps.append(Step(*fields))
+    return record._replace(tokens=tuple(record.tokens), steps=tuple(steps), model=tuple(record.model))
