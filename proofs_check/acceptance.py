@@ -140,12 +140,13 @@ class Subject:
         return self._program(f"p = {dict(block.target)}", f"q = {dict(block.proposal)}", law, claim)
 
     def _program(self, *lines: str) -> str:
-        """Empty where the rule, or what makes its rows, cannot be imported."""
+        """Empty where the rule, or what makes its rows, cannot be imported, and where the laws fill pages."""
         rows = "rows = tuple" if self.rows is tuple else definition(self.rows, "rows")
         if not self.source or not rows:
             return ""
         ours = "from proofs_check.acceptance import Coins, Fixed, emitted_law"
-        return "\n".join(("from fractions import Fraction", ours, self.source, rows, *lines))
+        text = "\n".join(("from fractions import Fraction", ours, self.source, rows, *lines))
+        return text if len(text) < 10_000 else ""
 
 
 @dataclass

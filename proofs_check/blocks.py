@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -81,6 +81,9 @@ def exact_blocks(size: int) -> Iterator[Block]:
         for laws in (grid(2, 1, 2, 3), grid(3, 1, 2, 4), grid(3, 3)):
             for p, q in sorted(itertools.product(range(len(laws)), repeat=2), key=max):
                 yield block("small laws", 1, len(laws[0]), _round(laws, p), _round(laws, q))
+        many = _weighted(range(1, 61))  # more than the usual top-k leaves
+        for few in (point(60, 59), point(60, 0), _weighted([1, 2] + [0] * 58)):
+            yield block("a law on 60 tokens", 1, 60, _by_position(many, many[::-1]), _by_position(few))
     if size == 2:
         for laws, firsts in ((grid(2, 1, 2, 3), range(5)), (grid(3, 1, 2, 3), range(1))):
             for first, q, r in itertools.product(firsts, range(len(laws)), range(len(laws))):
@@ -117,6 +120,11 @@ def _special(size: int, vocabulary: int) -> Iterator[Block]:
     yield block("greedy draft, q one-hot", size, v, p, best)
     yield block("useless draft, q one-hot", size, v, p, worst)
     yield block("greedy target, p one-hot", size, v, best, p)
+    sharp = [_weighted(weights) for weights in ((2, 1, 997), (1, 3, 996), (0, 50, 950), (960, 0, 40), (1, 999, 0))]
+    if v == 3:
+        for a, b in itertools.product(sharp, repeat=2):
+            if size == 1 or a is sharp[0]:
+                yield block("sharp laws", size, v, _by_position(a, *sharp[1:]), _by_position(b, *sharp[:3]))
 
 
 def _round(laws: list[Row], first: int) -> Callable[[Tokens], Row]:
@@ -132,6 +140,10 @@ def _random(vocabulary: int, least: int, name: str, prefix: Tokens) -> Row:
     rng = random.Random(f"{name} {prefix}")
     weights = [rng.randint(least, 4) for _ in range(vocabulary)]
     weights[rng.randrange(vocabulary)] += 1
+    return _weighted(weights)
+
+
+def _weighted(weights: Sequence[int]) -> Row:
     return tuple(Fraction(w, sum(weights)) for w in weights)
 
 
@@ -140,7 +152,7 @@ def edge_blocks() -> Iterator[Block]:
     laws = grid(3, 1, 2)
     for p, q in itertools.product(range(len(laws)), repeat=2):
         yield block("small laws", 1, 3, _round(laws, p), _round(laws, q))
-    rows = [tuple(Fraction(w, sum(row)) for w in row) for row in ((0, 0, 1, 2), (2, 1, 0, 0), (0, 3, 1, 0), (1, 1, 1, 1))]
+    rows = [_weighted(row) for row in ((0, 0, 1, 2), (2, 1, 0, 0), (0, 3, 1, 0), (1, 1, 1, 1))]
     for a, b in itertools.product(rows, repeat=2):
         yield block("zeros at the ends", 1, 4, _by_position(a, b), _by_position(b))
     for seed in range(4):

@@ -105,11 +105,13 @@ def every_outcome(run: Callable[[Chance], T], instance: Callable[[], tuple[str, 
     """`branching`. What it raises ends the stage; `instance` gives the counterexample and the program."""
     try:
         return branching(run)
+    except (Found, NotReached):
+        raise
     except Exception as error:
         needed = next((cause for cause in _causes(error) if isinstance(cause, ValueNeeded)), None)
         if needed is not None:
             raise NotReached(f"its law can not be computed: {needed}") from error
-        if isinstance(error, ContractError) and not isinstance(error, Found):
+        if isinstance(error, ContractError):
             found("determinism", f"it is no function of its coins alone: {error}", *instance())
         raised(error, instance)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from proofs_check import acceptance, check_acceptance
-from proofs_check.acceptance import FORBIDDEN, RESIDUAL, emitted_law, laws
+from proofs_check.acceptance import FORBIDDEN, RESIDUAL, STAGES, Subject, emitted_law, laws
 from proofs_check.blocks import exact_blocks
 from simulator.acceptance import accept
 from simulator.records import Draft
@@ -130,6 +130,17 @@ def ignores_the_draft(p: Any, q: Any, draft: Any, coins: Any) -> Any:
     return [coins.choose(p[0])]
 
 
+def uses_a_coin_left_over(p: Any, q: Any, draft: Any, coins: Any) -> Any:
+    """The correction by the coin of the next test, which had no say in how far it came."""
+    u = coins.random(len(draft) + 1)
+    passed = [bool(u[i] * q[i][x] < p[i][x]) for i, x in enumerate(draft)]
+    h = [*passed, False].index(False)
+    weights = corrected(p, q, h, draft[h]) if h < len(draft) else p[h]
+    last = max(x for x, w in enumerate(weights) if w)
+    v = u[h + (h < len(draft))]
+    return (*draft[:h], next((x for x in range(last) if v * sum(weights) < sum(weights[: x + 1])), last))
+
+
 def by_upper_coins(p: Any, q: Any, draft: Any, coins: Any) -> Any:
     return rule(passes=lambda u, a: a > 1 - u, coin=lambda coins, i: coins.uniform("test", i))(p, q, draft, coins)
 
@@ -139,15 +150,16 @@ def by_upper_coins(p: Any, q: Any, draft: Any, coins: Any) -> Any:
     ("right", "options"),
     [
         (standard, {}),
-        (standard, {"one_hot": True}),
+        pytest.param(standard, {"one_hot": True}, marks=pytest.mark.slow),
         (production, {"rows": laws}),
         (sample_and_match, {}),
         (one_hot_rule, {}),
-        (one_hot_rule, {"one_hot": True}),
+        pytest.param(one_hot_rule, {"one_hot": True}, marks=pytest.mark.slow),
         (block_verification, {}),
-        (in_numpy, {"rows": np.array}),
+        pytest.param(in_numpy, {"rows": np.array}, marks=pytest.mark.slow),
         (in_floats, {}),
         (ignores_the_draft, {}),
+        pytest.param(uses_a_coin_left_over, {}, marks=pytest.mark.slow),
         (by_upper_coins, {"one_hot": True}),
     ],
 )
@@ -278,6 +290,26 @@ def most_likely(p: Any, q: Any, i: int, token: int) -> list[int]:
     return [int(x == left.index(max(left))) for x in range(len(left))]
 
 
+def top_k(k: int) -> Callable[..., Any]:
+    def kept(p: Any, q: Any, i: int, token: int) -> list[Any]:
+        left = corrected(p, q, i, token)
+        least = sorted(left)[-k:][0]
+        return [w if w >= least else 0 for w in left]
+
+    return kept
+
+
+def mirrored_correction(p: Any, q: Any, draft: Any, coins: Any) -> Any:
+    """The correction by one minus the coin that failed the test."""
+    for i, token in enumerate(draft):
+        u = coins()
+        if not u < ratio(p, q, i, token):
+            left = corrected(p, q, i, token)
+            last = max(x for x, w in enumerate(left) if w)
+            return (*draft[:i], next((x for x in range(last) if (1 - u) * sum(left) < sum(left[: x + 1])), last))
+    return (*draft, coins.choose(p[-1]))
+
+
 def reaches_zero(p: Any, q: Any, draft: Any, coins: Any) -> Any:
     """Inverse CDF by u <= cumulative: at u = 0 a leading token without probability is drawn."""
 
@@ -323,6 +355,26 @@ WRONG: dict[str, tuple[Any, str, str]] = {
     "bonus from the row before": (rule(bonus=-2), "law", L1),
     "residual of the row before": (rule(weights=lambda p, q, i, x: corrected(p, q, max(i - 1, 0), x)), "law", L2),
     "the likeliest correction": (rule(weights=most_likely), "law", L1),
+    "correction from the 3 likeliest": (rule(weights=top_k(3)), "law", L1),
+    "correction from the 50 likeliest": (rule(weights=top_k(50)), "law", L1),
+    "correction by the mirrored coin": (mirrored_correction, "law", L1),
+    "accepts at the better of two coins": (
+        rule(coin=lambda coins, i: (coins(), coins()), passes=lambda u, a: u[0] < a or u[1] < a),
+        "law",
+        L1,
+    ),
+    "believes where the target is sure": (
+        rule(alpha=lambda p, q, i, x: 1 if p[i][x] > Fraction(19, 20) else p[i][x] / q[i][x]),
+        "law",
+        L1,
+    ),
+    "believes the last id": (rule(alpha=lambda p, q, i, x: 1 if x == len(p[i]) - 1 else p[i][x] / q[i][x]), "law", L1),
+    "q not below 1/100": (rule(alpha=lambda p, q, i, x: p[i][x] / max(q[i][x], Fraction(1, 100))), "law", L1),
+    "p for the residual after the first": (
+        rule(weights=lambda p, q, i, x: p[i] if i else corrected(p, q, i, x)),
+        "law",
+        L2,
+    ),
     "lenient by a millionth": (rule(alpha=lambda p, q, i, x: p[i][x] / q[i][x] + Fraction(1, 10**6)), "law", L1),
     "q kept away from 0": (rule(alpha=lambda p, q, i, x: float(p[i][x]) / (float(q[i][x]) + 1e-10)), "law", L1),
     "inverse CDF by <=": (reaches_zero, "law", EDGES),
@@ -361,7 +413,7 @@ def test_how_much_rounding_is_allowed_is_said() -> None:
     assert check_acceptance(in_floats, rounding=0).findings[0].symptom == "law"
     [finding] = check_acceptance(single).findings
     assert "single precision" in finding.counterexample
-    detail = check_acceptance(single, rounding=1e-6).stages[1].detail
+    detail = STAGES["law1"](Subject(single, rounding=1e-6))
     assert "equal up to rounding, largest difference" in detail
     assert "e-09" in detail or "e-08" in detail
 
