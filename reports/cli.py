@@ -287,6 +287,35 @@ def check(
     return report.exit_code
 
 
+@app.command("check-acceptance")
+def check_acceptance(
+    rule: Annotated[str, typer.Argument(help="module:rule of yours, called as rule(p, q, draft, coins) -> tokens.")],
+    one_hot: Annotated[bool, typer.Option("--one-hot", help="It is meant for point-mass proposals only.")] = False,
+    rounding: Annotated[
+        float, typer.Option(help="Largest difference of probabilities put down to the rule's own floats; 0 for none.")
+    ] = 2.0**-45,
+    limit: Annotated[float, typer.Option(help="Seconds that one stage may take.")] = 20.0,
+    json_file: Json = None,
+    quiet: Quiet = False,
+) -> int:
+    """An accept-and-correct rule by itself: does a block of draft tokens come out with the target's law?"""
+    from proofs_check import check_acceptance as battery
+    from proofs_check.loading import load
+
+    if not limit > 0:
+        raise InvalidInput(f"--limit must be > 0 seconds, got {limit}")
+    if not 0 <= rounding < 1:
+        raise InvalidInput(f"--rounding must lie in 0 .. 1, got {rounding}")
+    loaded = load(rule, "acceptance")
+    report = battery(loaded.subject, one_hot=one_hot, rounding=rounding, limit=limit, name=rule, source=loaded.source)
+    if not quiet:
+        print(report)
+    arguments = {"rule": rule, "one_hot": one_hot, "rounding": rounding, "limit": limit}
+    write_json(json_file, "check-acceptance", arguments, [report.plain()])
+    replay_line(quiet)
+    return report.exit_code
+
+
 @app.command("check-trace")
 def check_trace(
     file: Annotated[Path, typer.Argument(help="A trace: JSON Lines of schema 1, as --trace writes it.")],

@@ -58,6 +58,8 @@ BAD = {
     "check no_such_module:Thing": "cannot load 'no_such_module:Thing'",
     "check packed --declares turbo": "unknown schedule 'turbo'",
     "check packed --limit 0": "--limit must be > 0",
+    "check-acceptance turbo": "allowed: module:Object",
+    "check-acceptance json:dumps --rounding 1": "--rounding must lie in 0 .. 1",
     "prove --workers -1": "--workers must be >= 0",
     "prove --check nonsense": "no check is called 'nonsense'; allowed: a name in the ledger, or ",
     "prove --claim THM9": "no check is about 'THM9'; allowed: ",
@@ -162,6 +164,36 @@ def test_prove(run, tmp_path, monkeypatch):
     [row] = [row for row in json.loads(file.read_text())["rows"] if row["id"] == "THM3.3"]
     assert (row["verdict"], row["method"]) == ("holds", "exact")
     assert {check["check"] for check in row["checks"]} == {"chain/packed/algorithm"}
+
+
+RULES = """
+def ratio(p, q, draft, coins, reuse=False):
+    out = []
+    for i, token in enumerate(draft):
+        u = coins.random()
+        if u * q[i][token] < p[i][token]:
+            out.append(token)
+            continue
+        residual = [max(a - b, 0) for a, b in zip(p[i], q[i])]
+        return [*out, coins.choose(p[i] if reuse or not any(residual) else residual)]
+    return [*out, coins.choose(p[len(draft)])]
+
+def from_p(p, q, draft, coins):
+    return ratio(p, q, draft, coins, reuse=True)
+"""
+
+
+def test_check_acceptance(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "my_own_rules.py").write_text(RULES)
+    code, out, _ = run("check-acceptance my_own_rules:ratio --json report.json")
+    assert code == 0, out
+    assert json.loads((tmp_path / "report.json").read_text())["rows"][0]["verdict"] == "EXACT"
+    code, out, _ = run("check-acceptance my_own_rules:from_p")
+    assert code == 1
+    assert "LAW (law1)" in out
+    assert "from my_own_rules import from_p" in out
 
 
 def test_an_smt_obligation_as_text(run):
