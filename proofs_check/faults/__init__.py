@@ -1,7 +1,7 @@
 """Planted faults: the toolkit's own power as a number, faults caught out of faults planted, and controls that must pass.
 
-    planting    how the production object gets one behaviour replaced
-    rules       acceptance rules, wrong ones and other right ones
-    schedules   schedules            systems   what stands around them: processing, driver, cache
-    table       the rows             matrix    running them
+planting    how the production object gets one behaviour replaced
+rules       acceptance rules, wrong ones and other right ones
+schedules   schedules            systems   what stands around them: processing, driver, cache
+table       the rows             matrix    running them
 """

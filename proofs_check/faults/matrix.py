@@ -72,9 +72,7 @@ def _cells(report: Report) -> Iterator[Cell]:
     for stage in report.stages:
         finding = findings.get(stage.name)
         if finding:
-            yield Cell(
-                stage.name, "killed", stage.seconds, finding.symptom, finding.statement, finding.counterexample
-            )
+            yield Cell(stage.name, "killed", stage.seconds, finding.symptom, finding.statement, finding.counterexample)
         else:
             yield Cell(stage.name, "not run" if stage.outcome == "not run" else "survived", stage.seconds)
 

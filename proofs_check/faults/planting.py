@@ -1,8 +1,8 @@
 """How a fault is planted: the production object with one behaviour replaced, and no copy of it.
 
-    Replaced    a schedule with functions of its kernel replaced: `accept`, `_cut` or `draw_block`
-    Odd         a law that draws, or corrects, by something else than its probabilities
-    Coins       the coins of a call with some of them replaced
+Replaced    a schedule with functions of its kernel replaced: `accept`, `_cut` or `draw_block`
+Odd         a law that draws, or corrects, by something else than its probabilities
+Coins       the coins of a call with some of them replaced
 """
 
 from __future__ import annotations

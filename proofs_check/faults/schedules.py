@@ -38,9 +38,7 @@ class _Redrawn(Schedule):
     stored: Callable[[Law], Law] = lambda law: law
 
     def absorb(self, state: State, call: Call, reply: Reply, chance: Chance) -> tuple[State, Step]:
-        proposals = tuple(
-            laws and tuple(Odd(self.stored(law), self.other(law)) for law in laws) for laws in reply.proposals
-        )
+        proposals = tuple(laws and tuple(Odd(self.stored(law), self.other(law)) for law in laws) for laws in reply.proposals)
         return super().absorb(state, call, reply._replace(proposals=proposals), chance)
 
 
@@ -204,8 +202,10 @@ class BelievedEos(Schedule):
     def absorb(self, state: State, call: Call, reply: Reply, chance: Chance) -> tuple[State, Step]:
         eos = state.limits.eos
         rule = rules.rule(trusted=lambda index, token: token in eos)
-        return as_kind(Schedule, self).absorb(state, call, reply, chance) if not eos else _with(self, rule).absorb(
-            state, call, reply, chance
+        return (
+            as_kind(Schedule, self).absorb(state, call, reply, chance)
+            if not eos
+            else _with(self, rule).absorb(state, call, reply, chance)
         )
 
 

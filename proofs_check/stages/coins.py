@@ -3,52 +3,87 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from itertools import product
+from typing import NoReturn
 
 import numpy as np
 
 from proofs_check.stages.greedy import Seen
-from proofs_check.system import Instance, System, described, found, picture, program, watched, with_chance
+from proofs_check.system import Found, Instance, NotReached, System, described, found, picture, program, watched, with_chance
 from simulator.chance import Purpose, Sampled
-from simulator.laws import ArrayLaw
-from simulator.oracles import TabularModel, random_tables
+from simulator.decode import Generation
+from simulator.laws import ArrayLaw, Law, Point, RationalLaw
+from simulator.oracles import TabularModel, constant, random_tables
 from simulator.records import Limits, Tokens
 
 _LAST = 1 - 2.0**-53  # the largest coin
 
 
 def determinism(system: System) -> str:
-    """The same request and seed give the same tokens: again, after other requests, and whatever global generators hold."""
-    runs = differing = 0
-    for seed in range(6):
-        source = f"random_tables(4, seed={seed})"
-        instance = Instance(random_tables(4, seed), source, Limits.of(12, 3), (1, 0))
-        alone = [_tokens(system, instance, 0, request) for request in range(3)]
-        again = [_tokens(system, instance, 1 + request, request) for request in reversed(range(3))][::-1]
-        runs += 6
-        differing += len(set(alone)) > 1
-        for request, (first, second) in enumerate(zip(alone, again, strict=True)):
-            if first != second:
-                coins = with_chance(instance, Sampled(7, request), f"Sampled(7, {request})")
-                evidence = f"{described(coins)}\nalone {list(first)}\nafter other requests {list(second)}"
-                found(
-                    "determinism", "the same request under the same coins gives other tokens", evidence, program(system, coins)
-                )
-    if not differing:
-        found(
-            "determinism",
-            "requests under different coins always give the same tokens: it does not use `chance`",
-            described(instance),
-        )
-    return f"{runs} runs"
+    """A request is answered the same way again, after other requests, and whatever global generators hold."""
+    instances = list(_requests(system.seed))
+    first = [_run(system, instance, 0) for instance in instances]
+    runs = len(instances)
+    if not any(isinstance(outcome, Generation) for outcome in first):
+        raise NotReached(f"never reached: the end of a request; {first[0]}")
+    for world, order in enumerate((range(runs - 1, -1, -1), [i for i in range(runs) for _ in range(2)]), start=1):
+        for i in order:
+            again = _run(system, instances[i], world)
+            if again != first[i]:
+                _differs(system, instances[i], first[i], again)
+    return f"{4 * runs} runs of {runs} requests, in three orders"
 
 
-def _tokens(system: System, instance: Instance, world: int, request: int) -> Tokens:
-    """The request with the world's global generators in another state each time."""
+def _requests(seed: int) -> Iterator[Instance]:
+    """Neighbours differ in everything that a request can bring along."""
+    ends = (
+        Limits.of(12, 3),
+        Limits.of(9),
+        Limits.of(11, (0, 1)),
+        Limits.of(7, None, [(0, 1), (2,)]),
+        Limits.of(1),
+        Limits.of(0),
+    )
+    prompts = ((1, 0), (), (0, 1, 2, 3), (3,))
+    for number in range(6):
+        source = f"random_tables(4, seed={6 * seed + number})"
+        tables = random_tables(4, 6 * seed + number)
+        for request in range(3):
+            limits, prompt = ends[(number + 2 * request) % len(ends)], prompts[(number + request) % len(prompts)]
+            yield with_chance(Instance(tables, source, limits, prompt), Sampled(7, request), f"Sampled(7, {request})")
+        yield Instance(tables.greedy(), source + ".greedy()", Limits.of(8, 2), (1,))
+
+
+def _run(system: System, instance: Instance, world: int) -> Generation | str:
+    """With the global generators in another state in each world. What fails is for other stages to say, by its own name."""
     random.seed(world)
     np.random.seed(world)  # noqa: NPY002  # the legacy global generator is what a stray draw would use
-    return watched(system, with_chance(instance, Sampled(7, request), f"Sampled(7, {request})")).generation.tokens
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(world)
+    try:
+        return watched(system, instance).generation
+    except Found as failed:
+        return failed.finding.statement
+
+
+def _differs(system: System, instance: Instance, first: Generation | str, again: Generation | str) -> NoReturn:
+    shown = [run if isinstance(run, str) else picture(run.steps) for run in (first, again)]
+    tokens = [None if isinstance(run, str) else run.tokens for run in (first, again)]
+    what = "tokens" if tokens[0] != tokens[1] else "calls"
+    evidence = "\n".join((described(instance), "first", shown[0], "later", shown[1]))
+    found("determinism", f"the same request under the same coins gives other {what} later", evidence, program(system, instance))
+
+
+def chance(system: System) -> str:
+    """Requests under other coins give other tokens: at temperature 1 some of 24 must."""
+    instance = Instance(random_tables(4, system.seed), f"random_tables(4, seed={system.seed})", Limits.of(16))
+    outputs = {watched(system, with_chance(instance, Sampled(7, request), "")).generation.tokens for request in range(24)}
+    if len(outputs) == 1:
+        statement = "requests under different coins always give the same tokens: it does not use `chance`"
+        found("determinism", statement, described(instance))
+    return f"{len(outputs)} different outputs in 24 requests"
 
 
 def edges(system: System) -> str:
@@ -58,7 +93,7 @@ def edges(system: System) -> str:
     """
     seen = Seen()
     runs = forbidden = fallbacks = 0
-    for source, model in _edge_models():
+    for source, model in system.in_time(_edge_models(system.seed)):
         for u, v, w in product((0.0, 0.5, _LAST), repeat=3):
             coins = _ByPurpose(draft=u, test=v, correct=w)
             instance = Instance(model, source, Limits.of(7), (), coins, f"draft {u}, test {v}, correct {w}")
@@ -92,25 +127,47 @@ class _ByPurpose:
         return self.coins[purpose]
 
 
-def _edge_models() -> list[tuple[str, TabularModel]]:
-    def floats(weights: Callable[[Tokens, int], list[float]]) -> Callable[[Tokens, int], ArrayLaw]:
+def _edge_models(seed: int) -> Iterator[tuple[str, TabularModel]]:
+    """Exact laws with zeros; float laws that are equal, all but equal, disjoint, or do not sum to 1, with zeros at both ends."""
+    for number in range(6 * seed, 6 * seed + 6):
+        yield f"random_tables(3, seed={number})", random_tables(3, number)
+    tables = random_tables(3, seed)
+    for token in (-1, 3):
+        yield f"constant(random_tables(3, seed={seed}), {token})", constant(tables, token)
+    inner = RationalLaw.weighted((0, 1, 2, 0))
+    ends = RationalLaw.weighted((3, 0, 0, 1))
+    yield "exact laws, disjoint", TabularModel(lambda prefix: inner, lambda prefix, offset: ends)
+    yield (
+        "a sure target, soft drafts",
+        TabularModel(lambda prefix: Point(1 + len(prefix) % 2), lambda prefix, offset: RationalLaw.weighted((1, 1, 1, 1))),
+    )
+
+    def floats(weights: Callable[[Tokens, int], list[float]]) -> Callable[[Tokens, int], Law]:
         def law(prefix: Tokens, offset: int) -> ArrayLaw:
-            w = np.array(weights(prefix, offset))
-            return ArrayLaw(w / w.sum())
+            return ArrayLaw(np.array(weights(prefix, offset)))
 
         return law
 
-    def target_only(law: Callable[[Tokens, int], ArrayLaw], draft: Callable[[Tokens, int], ArrayLaw]) -> TabularModel:
-        return TabularModel(lambda prefix: law(prefix, 0), draft)
+    def pair(name: str, *laws: Callable[[Tokens, int], Law]) -> Iterator[tuple[str, TabularModel]]:
+        for i, target in enumerate(laws):
+            for j, proposal in enumerate(laws):
+                if i != j or len(laws) == 1:
+                    yield f"float laws, {name}", TabularModel(lambda prefix, t=target: t(prefix, 0), proposal)  # type: ignore[misc]
 
-    near = floats(lambda prefix, offset: [0.1, 0.2, 0.3 + 1e-17 * offset, 0.4 - (len(prefix) % 2) * 1e-16])
-    equal = floats(lambda prefix, offset: [0.1, 0.2, 0.3, 0.4])
-    tiny = floats(lambda prefix, offset: [1e-300, 1.0, 1e-17, 0.0])
-    other = floats(lambda prefix, offset: [1.0, 1e-300, 0.0, 1e-17])
-    return [
-        *((f"random_tables(3, seed={seed})", random_tables(3, seed)) for seed in range(8)),
-        ("float laws, nearly equal", target_only(equal, near)),
-        ("float laws, nearly equal", target_only(near, equal)),
-        ("float laws, disjoint up to 1e-17", target_only(tiny, other)),
-        ("float laws, disjoint up to 1e-17", target_only(other, tiny)),
-    ]
+    def near(prefix: Tokens, offset: int) -> list[float]:
+        return [0.0, 0.3, 0.3 + 1e-16 * offset, 0.4 - (len(prefix) % 2) * 1e-16, 0.0]
+
+    yield from pair("nearly equal", floats(near), floats(lambda prefix, offset: [0.0, 0.3, 0.3, 0.4, 0.0]))
+    # Their largest quotient is under 1 by the last bit, so that the largest coin fails a test that leaves no residual.
+    below = 0.5 - 2.0**-54
+    yield from pair(
+        "equal but for the last bit",
+        floats(lambda prefix, offset: [0.0, below, below, 0.0]),
+        floats(lambda prefix, offset: [0.0, 0.5, 0.5, 0.0]),
+    )
+    yield from pair(
+        "disjoint up to 1e-17",
+        floats(lambda prefix, offset: [1e-300, 1.0, 1e-17, 0.0]),
+        floats(lambda prefix, offset: [1.0, 1e-300, 0.0, 1e-17]),
+    )
+    yield from pair("that sum to 1 - 2^-53", floats(lambda prefix, offset: [0.0] + [0.1] * 10 + [0.0]))

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from proofs_check.system import System, found
-from simulator.chance import Scripted
+from simulator.chance import Sampled
 from simulator.oracles import ThresholdModel
 from simulator.records import Limits, Step
 
@@ -31,7 +31,7 @@ def contract(system: System) -> str:
             call = schedule.request(state)
             _same(schedule.request(state), call, "request(state) gives two calls for one state")
             reply = model(call)
-            chance = Scripted({}).at(number)
+            chance = Sampled(0).at(number)
             after, step = schedule.absorb(state, call, reply, chance)
             _same(
                 schedule.absorb(state, call, reply, chance), (after, step), "absorb gives two outcomes for one call and reply"

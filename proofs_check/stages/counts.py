@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from itertools import product
+
+import numpy as np
 
 from proofs_check.stages.greedy import made
 from proofs_check.system import (
@@ -41,17 +44,17 @@ def self_draft(system: System) -> str:
 
 
 def counts(system: System) -> str:
-    """Calls, rows and draft lengths against the declared policy: every threshold vector of length 5, longer ones at random."""
+    """Calls, rows and drafts against the declared policy: every threshold vector of length 5, longer drafters at random."""
     if system.declares is None:
         raise NotReached("no policy is declared, so any number of calls would do")
     runs = calls = 0
-    for instance in _instances():
+    for instance in system.in_time(_instances(system.seed)):
         ours = compare_greedy(system, instance)
         theirs = compare_greedy(only_schedule(System(system.declares), system.declares), instance)
         runs += 1
         calls += theirs.generation.nfe
         _compare(system, instance, ours, theirs)
-    return f"{runs} runs, {calls} calls: as many as {system.declares.name} makes, of the same shape"
+    return f"{runs} runs, {calls} calls: as many as {system.declares.name} makes, with the same drafts and rows"
 
 
 def _compare(system: System, instance: Instance, ours: Run, theirs: Run) -> None:
@@ -64,25 +67,30 @@ def _compare(system: System, instance: Instance, ours: Run, theirs: Run) -> None
     for number, (mine, other) in enumerate(zip(ours.calls, theirs.calls, strict=True), start=1):
         shape, expected = [(len(c.draft) if c.verify else None, c.padded_rows) for c in (mine, other)]
         if shape[0] != expected[0]:
-            found(
-                "count",
-                f"exact, but call {number} verifies {shape[0]} draft tokens where {name} verifies {expected[0]}",
-                *evidence,
-            )
+            statement = f"exact, but call {number} verifies {shape[0]} draft tokens where {name} verifies {expected[0]}"
+            found("count", statement, *evidence)
         if shape[1] != expected[1]:
             found("count", f"exact, but call {number} asks for {shape[1]} rows where {name} asks for {expected[1]}", *evidence)
+        if mine.verify and mine.draft != other.draft:
+            statement = f"exact, but call {number} verifies the draft {mine.draft} where {name} has {other.draft}"
+            found("count", statement, *evidence)
 
 
-def _instances() -> Iterator[Instance]:
+def _instances(seed: int) -> Iterator[Instance]:
     """Short ones first, so that the first difference is on the smallest."""
     for length in range(1, _EXHAUSTIVE + 1):
         for thresholds in product(*(range(k + 1) for k in range(1, length + 1))):
             source = f"ThresholdModel({thresholds})"
             yield Instance(made(source), source, Limits.of(length))
-    import numpy as np
-
-    rng = np.random.default_rng(20261130)
-    for mean_lag in (0.5, 2.0, 5.0, 12.0, 40.0):
-        for _ in range(4):
-            source = f"ThresholdModel({tuple(random_lags(60, mean_lag, rng).tolist())})"
-            yield Instance(made(source), source, Limits.of(60))
+    rng, draws = np.random.default_rng(20261130 + seed), random.Random(seed)
+    for mean_lag, number in product((0.5, 2.0, 5.0, 12.0, 40.0), range(4)):
+        thresholds = tuple(random_lags(60, mean_lag, rng).tolist())
+        truth = [1 + k % 6 for k in range(60)]  # so that a draft for another position shows
+        truth[draws.randrange(2, 60)] = 7
+        source = f"ThresholdModel({thresholds}, truth={tuple(truth)}, vocabulary=8)"
+        yield Instance(made(source), source, Limits.of(60, 7 if number % 2 else None))
+    for share in (0.5, 0.8, 0.95):  # drafters without Assumption 3.1
+        for _ in range(3):
+            rows = [[int(draws.random() < share) for _ in range(12)] for _ in range(24)]
+            source = f"MatrixModel({rows}, truth={tuple(1 + k % 6 for k in range(24))}, vocabulary=8)"
+            yield Instance(made(source), source, Limits.of(24))
