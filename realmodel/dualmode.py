@@ -134,7 +134,7 @@ class Session:
         ).logits[0]
         self.model_seconds += model.clock() - started
 
-        if not torch.isfinite(logits).all():
+        if not torch.isfinite(logits.sum()):  # one pass and no copy; finite logits do not come near an overflow
             raise ContractError(f"{model.name} returned logits that are not finite: no verdict can stand on them")
         self.cached = (call.prefix + call.draft)[: keep + rows.keep]
         self.stale = count - rows.keep
