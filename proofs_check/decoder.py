@@ -142,6 +142,8 @@ def first_stop(output: Tokens, limits: Limits) -> tuple[int, Stop | None]:
     """The length at which an output should have ended, and why; all of it and None when it should have gone on."""
     window = max(map(len, limits.stop), default=1)
     within = limits._replace(max_new_tokens=len(output) + 1)
+    if limits.max_new_tokens == 0:
+        return 0, "length"
     for length in range(1, len(output) + 1):
         stop = within.reached(output[max(0, length - window) : length], 0)
         if stop or length == limits.max_new_tokens:

@@ -247,7 +247,7 @@ def whole_outputs(name: str, samples: int, alpha: float) -> list[Fit]:
 def power(budget: Budget) -> list[Entry]:
     """Planted biases: tokens until the e-process rejects them, the median over languages."""
     seeds = range(3 if budget == "quick" else 15)
-    needed = {name: tokens_to_rejection(name, seeds) for name in BIASES}
+    needed = {name: tokens_to_rejection(name, seeds, _CAP) for name in BIASES}
     unseen = [name for name, tokens in needed.items() if tokens is None]
     detail = "; ".join(f"{name} {tokens:,.0f}" for name, tokens in needed.items() if tokens is not None)
     return [
@@ -264,7 +264,7 @@ def power(budget: Budget) -> list[Entry]:
     ]
 
 
-def tokens_to_rejection(name: str, seeds: Iterable[int], cap: int = _CAP) -> float | None:
+def tokens_to_rejection(name: str, seeds: Iterable[int], cap: int) -> float | None:
     """The median over languages; None when it lies beyond `cap`."""
     results = [watch(Language(seed), BIASES[name], seed, cap).process.rejected_at for seed in seeds]
     median = float(np.median([np.inf if result is None else result for result in results]))
