@@ -122,9 +122,11 @@ def replay_nfe(recordings: Recordings, schedules: Sequence[tuple[str, Policy]]) 
 
 
 def resample(recordings: Recordings, runs: int, length: int, seed: int, block: int | None = None) -> list[EmpiricalModel]:
-    """`runs` drafters of `length` contexts: blocks of `block` consecutive rows (default 4 W) of random prompts and places.
+    """`runs` drafters of `length` contexts: blocks of consecutive rows of random prompts and places.
 
-    A moving-block bootstrap over contexts with complete rows. It preserves every row, so accuracy by offset and the law of what
+    `block` rows each, by default 4 W or as many complete ones as the longest path has.
+
+    A moving-block bootstrap over contexts whose rows are complete. It preserves every row, so accuracy by offset and the law of what
     a fresh draft gains (up to the lesser weight of a path's ends), and what rows of one block have to do with each other. It
     does not preserve positions that two blocks share, about W - 1 in every `block`: there a surprise may be lost and a breach
     of Assumption 3.1 made up. The first draft of `wide` is that of a random prompt. The same seed gives the same drafters.
@@ -132,13 +134,13 @@ def resample(recordings: Recordings, runs: int, length: int, seed: int, block: i
     Raises InvalidInput when no prompt has `block` complete rows, or a number is out of range.
     """
     width = recordings.width
-    block = 4 * width if block is None else block
+    longest = max(prompt.length for prompt in recordings.prompts) - width + 1
+    block = max(1, min(4 * width, longest)) if block is None else block
     for name, value, least in (("runs", runs, 1), ("length", length, 1), ("seed", seed, 0), ("block", block, 1)):
         if value < least:
             raise InvalidInput(f"{name} must be >= {least}, got {value}")
     complete = [prompt for prompt in recordings.prompts if prompt.length - width + 1 >= block]
     if not complete:
-        longest = max(prompt.length for prompt in recordings.prompts) - width + 1
         raise InvalidInput(
             f"no prompt has {block} contexts with {width} drafts each, at most {max(0, longest)}: shorter blocks?"
         )

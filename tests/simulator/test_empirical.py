@@ -101,6 +101,14 @@ def test_resampled_drafters_are_made_of_measured_rows() -> None:
     assert all(model.rows[30:] in {block[:3] for block in measured} for model in models)
 
 
+def test_blocks_are_as_long_as_the_paths_allow() -> None:
+    for prompts, block in ((RECORDINGS.prompts, 12), (RECORDINGS.prompts[:1], 10)):  # 4 W; 10 complete rows
+        found = RECORDINGS._replace(prompts=prompts)
+        assert [m.rows for m in resample(found, 3, 30, 1)] == [m.rows for m in resample(found, 3, 30, 1, block)]
+    with pytest.raises(InvalidInput, match="no prompt has 1 contexts with 3 drafts each, at most 0"):
+        resample(RECORDINGS._replace(prompts=RECORDINGS.prompts[2:]), 3, 30, 1)
+
+
 def test_schedules_can_be_counted_on_them() -> None:
     models = resample(RECORDINGS, runs=5, length=25, seed=0, block=4)
     counts = count_calls([linear(W), packed(W)], models, 25)
