@@ -26,13 +26,16 @@ lint: $(READY)
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 
-# coq_makefile finds the order of the files and compiles again only those that changed.
-PROOFS := $(wildcard proofs_check/rocq/*.v)
+# Only changed files are copied, so only those, and what needs them, are compiled again.
+PROOFS := $(notdir $(wildcard proofs_check/rocq/*.v))
 proofs:
 	@command -v coqc >/dev/null || { echo "make proofs needs coqc: apt-get install coq" >&2; exit 2; }
-	@mkdir -p out/rocq && cp -p proofs_check/rocq/_CoqProject $(PROOFS) out/rocq
-	@cd out/rocq && coq_makefile -f _CoqProject -o Makefile $(notdir $(PROOFS))
+	@mkdir -p out/rocq
+	@for file in _CoqProject $(PROOFS); do \
+	  cmp -s proofs_check/rocq/$$file out/rocq/$$file || cp proofs_check/rocq/$$file out/rocq || exit; done
+	@cd out/rocq && coq_makefile -f _CoqProject -o Makefile $(PROOFS)
 	@$(MAKE) --no-print-directory -C out/rocq -j 2
+	@echo "What was proved, in words: docs/proofs.md; as Rocq states it: packedss prove --check 'proved/*'"
 
 bench: $(READY)
 	$(BIN)/python -m reports.bench

@@ -32,6 +32,7 @@ from spec import Given, Schedule, Start, any_order, greedy, sampling, thresholds
 from spec.run import Tokens
 
 TWO: tuple[Schedule, ...] = ("packed", "linear")
+ALL_STARTS: tuple[Start, ...] = ("algorithm", "wide", "sampled", "prompt")
 
 
 class Case(NamedTuple):
@@ -201,13 +202,13 @@ class Hashed(NamedTuple):
 def tokens(library: Library, L: int, widths: Sequence[int], seeds: Sequence[int]) -> Iterator[Case]:
     """Prefix and draft after every call, all starts and both schedules, with a prompt, with and without EOS."""
     prompt = (1, 0)
-    instances = list(itertools.product(seeds, widths, ("algorithm", "wide", "sampled", "prompt"), ((), (2,)), TWO))
+    instances = list(itertools.product(seeds, widths, ALL_STARTS, ((), (0,), (2,)), TWO))
     asked = [f"run {seed} {list(prompt)} {list(eos)} {L} ({schedule} {W} {st})" for seed, W, st, eos, schedule in instances]
     printed = library.ask(TOKENS + f"Eval vm_compute in {rocq_list(asked).replace(',', ';')}.\n", "Dominance")
     for (seed, W, start, eos, schedule), said in zip(instances, parsed(printed), strict=True):
         models = Hashed(seed)
         given = Given(prompt, W, L, models.target, models.drafter, frozenset(eos))
-        specified = [(list(state.P), list(state.D)) for state in greedy.run(schedule, given, cast(Start, start)).states[1:]]
+        specified = [(list(state.P), list(state.D)) for state in greedy.run(schedule, given, start).states[1:]]
         steps = generate(models.model(), named(schedule, W, start), prompt, Limits.of(L, eos)).steps
         prefixes = itertools.accumulate((list(step.committed) for step in steps), initial=list(prompt))
         drafts = [list(step.verified) for step in steps[1:]] + [specified[-1][1]]  # the scheduler drops the last one
@@ -239,7 +240,7 @@ SAMPLING = {
     ("packed", "sampled"): ("packed_sampled", 2),
     ("linear", "algorithm"): ("linear", 2),
     ("quadratic", "algorithm"): ("quadratic", 1),
-    ("branches:0,2", "algorithm"): ("branches {V} {W} q [0; 2]%nat", 1),
+    ("branches:0,1", "algorithm"): ("branches {V} {W} q [0; 1]%nat", 1),
     ("branches:1", "algorithm"): ("branches {V} {W} q [1]%nat", 1),
 }
 
@@ -326,6 +327,7 @@ Definition drafter seed (P : pairs) j := let a := mix seed P in (a + j * j + if 
 Definition ltr (t : past) (U : list nat) := U.
 Definition rtl (t : past) (U : list nat) := rev U.
 Definition mixed (t : past) (U : list nat) := if Nat.even (length U) then U else rev U.
+Fixpoint in_hand s (t : past) := match t with [] => [drafts s []] | _ :: t' => in_hand s t' ++ [drafts s t] end.
 """
 ORDERS: dict[str, Callable[[Tokens, any_order.State], Tokens]] = {
     "ltr": lambda U, state: U,
@@ -335,7 +337,7 @@ ORDERS: dict[str, Callable[[Tokens, any_order.State], Tokens]] = {
 
 
 def orders(library: Library, sizes: Iterable[tuple[int, int]], seeds: Sequence[int]) -> Iterator[Case]:
-    """Algorithm 3, its Linear-SS and its Quadratic-SS on hashed models: NFE, accepted pairs, E, h and order of every call."""
+    """Algorithm 3, its Linear-SS and its Quadratic-SS on hashed models: NFE, accepted pairs, E, all drafts, orders and h."""
 
     def mix(seed: int, P: any_order.Pairs) -> int:
         for j, x in P:
@@ -354,28 +356,32 @@ def orders(library: Library, sizes: Iterable[tuple[int, int]], seeds: Sequence[i
     asked = []
     for seed, (W, L), eos, order, schedule in instances:
         ends = f"(eos_positions (fun x => existsb (Nat.eqb x) {rocq_list(eos)}))"
-        past = f"run {W} {L} (verifier {seed}) {ends} ({schedule} {W} {L} (drafter {seed}) {ends} {order}) ({L} * 2) []"
-        asked.append(f"let t := {past} in (length t, state {L} {ends} t, map (fun c => (h c, pi c)) (rev t))")
+        s = f"{schedule} {W} {L} (drafter {seed}) {ends} {order}"
+        t = f"run {W} {L} (verifier {seed}) {ends} s ({L} * 2) []"
+        told = f"(length t, state {L} {ends} t, in_hand s t, map (fun c => (h c, pi c)) (rev t))"
+        asked.append(f"let s := {s} in let t := {t} in {told}")
     printed = library.ask(ANY_ORDER + f"Eval vm_compute in {rocq_list(asked)}.\n", "AnyOrder")
     for (seed, (W, L), eos, order, schedule), said in zip(instances, parsed(printed), strict=True):
         given = any_order.Given((), W, L, partial(verifier, seed), partial(drafter, seed), frozenset(eos), order=ORDERS[order])
         run = any_order.run(schedule, given)
         state = run.states[-1]
-        ours = run.NFE, (list(state.P), state.E), [(record.h, list(record.pi)) for record in run.records]
-        instance = f"{schedule} in order {order}, hashed models {seed}, L {L}, W {W}, EOS {list(eos)}: NFE, (P, E), h and pi"
+        drafts = [list(state.D) for state in run.states]
+        ours = run.NFE, (list(state.P), state.E), drafts, [(record.h, list(record.pi)) for record in run.records]
+        instance = (
+            f"{schedule} in order {order}, hashed models {seed}, L {L}, W {W}, EOS {list(eos)}: NFE, (P, E), drafts, h and pi"
+        )
         yield Case(instance, said, {"spec": ours})
 
 
 # The ledger
 
 
-ALL_STARTS: tuple[Start, ...] = ("algorithm", "wide", "sampled", "prompt")
 WIDTHS = (1, 2, 3, 4)
 TABLES = (
     Tables(2, 3, 2, (), seed=8),
     Tables(2, 3, 3, (1,), seed=10),
     Tables(3, 3, 2, (2,), seed=10),
-    Tables(2, 4, 2, (), seed=3),
+    Tables(2, 5, 2, (), seed=3),
     Tables(3, 2, 4, (0, 2), seed=10),
 )
 SETS = tuple(ends for n in range(4) for ends in itertools.combinations(range(1, 4), n))  # of positions 1 .. 3

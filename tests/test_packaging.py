@@ -56,6 +56,7 @@ def test_wheel_holds_every_module_and_the_embedded_model(wheel: Path) -> None:
     wanted = {f"{name}/py.typed" for name in FLOORS}
     for name in FLOORS:
         wanted |= {path.relative_to(ROOT).as_posix() for path in (ROOT / name).rglob("*.py")}
+    wanted |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "proofs_check" / "rocq").glob("*.v")}
     data = (ROOT / "realmodel" / "embedded").rglob("*")
     wanted |= {path.relative_to(ROOT).as_posix() for path in data if path.is_file() and path.suffix not in (".part", ".pyc")}
     assert wanted <= shipped, f"not in the wheel: {sorted(wanted - shipped)}"
