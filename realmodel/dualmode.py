@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,7 +12,10 @@ from realmodel.laws import TorchLaw
 from realmodel.layout import Rows, attention, common_prefix, fixed_attention, rows_of, shape_of
 from simulator.errors import ContractError, InvalidInput
 from simulator.laws import Law, Point
-from simulator.records import Call, Reply
+from simulator.records import Call, Reply, Tokens
+
+if TYPE_CHECKING:
+    from realmodel.adapter import ProposalAdapter
 
 _DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -33,6 +36,7 @@ class DualModeModel:
 
     def __init__(self, network: Any, tokenizer: Any, mask_token: int, name: str) -> None:
         self.network, self.tokenizer, self.mask_token, self.name = network, tokenizer, mask_token, name
+        self.adapter: ProposalAdapter | None = None  # acts on proposal rows alone (LORA)
         self.vocabulary: int = network.config.vocab_size
         self.eos: int | None = network.config.eos_token_id
         self.max_positions: int = network.config.max_position_embeddings
@@ -91,7 +95,10 @@ class Session:
         self._masks: dict[tuple[object, ...], torch.Tensor] = {}
 
     def __call__(self, call: Call) -> Reply:
-        rows, logits = self.logits(call)
+        return self.reply(*self.logits(call))
+
+    def reply(self, rows: Rows, logits: torch.Tensor) -> Reply:
+        """The laws that `logits` are read as, in the order of the rows read."""
         laws = self._laws(logits, len(rows.verifier))
         target, rest = tuple(laws[: len(rows.verifier)]), laws[len(rows.verifier) :]
         proposals: list[tuple[Law, ...] | None] = []
@@ -110,28 +117,29 @@ class Session:
         if any(b < 0 or (b and not call.verify) for b in call.branches):
             raise InvalidInput(f"a call that does not verify can draft branch 0 only, got branches {list(call.branches)}")
         model = self.model
-        keep = common_prefix(self.cached, call.prefix[:-1])
-        surplus = len(self.cached) - keep + self.stale
-        if surplus:
-            self.cache.crop(-surplus)
-        self.cached, self.stale = self.cached[:keep], 0
-        rows = rows_of(call, keep, model.mask_token, self.padded)
+        keep = self._roll_back(call.prefix[:-1])
+        rows = self._rows(call, keep)
         model.check_ids(rows.tokens)
         read = rows.verifier + [row for block in rows.proposals if block for row in block]
         read = read or [len(rows.tokens) - 1]
         inputs = torch.tensor([*rows.tokens, *rows.positions, *read], device=model.device)
         count = len(rows.tokens)
+        to_keep = len(read) if read[0] == count - len(read) else inputs[2 * count :]  # a slice is cheaper than a gather
         mask = self._mask(call, keep, rows.catch_up)
 
         started = model.clock()
+        if model.adapter:
+            model.adapter.select(count, rows.first_proposal)
         logits = model.network(
             input_ids=inputs[None, :count],
             position_ids=inputs[None, count : 2 * count],
             attention_mask=mask,
             cache=self.cache,
             use_cache=True,
-            logits_to_keep=inputs[2 * count :],
+            logits_to_keep=to_keep,
         ).logits[0]
+        if model.adapter:
+            model.adapter.release()
         self.model_seconds += model.clock() - started
 
         if not torch.isfinite(logits.sum()):  # one pass and no copy; finite logits do not come near an overflow
@@ -139,6 +147,18 @@ class Session:
         self.cached = (call.prefix + call.draft)[: keep + rows.keep]
         self.stale = count - rows.keep
         return rows, logits[: len(read)]
+
+    def _roll_back(self, prefix: Tokens) -> int:
+        """Drop every cached row that is not the causal row of a token of `prefix`; the number of rows left."""
+        keep = common_prefix(self.cached, prefix)
+        surplus = len(self.cached) - keep + self.stale
+        if surplus:
+            self.cache.crop(-surplus)
+        self.cached, self.stale = self.cached[:keep], 0
+        return keep
+
+    def _rows(self, call: Call, cached: int) -> Rows:
+        return rows_of(call, cached, self.model.mask_token, self.padded)
 
     def _laws(self, logits: torch.Tensor, verifier_rows: int) -> list[Law]:
         logits = logits.clone()

@@ -50,6 +50,7 @@ class Rows:
     keep: int  # leading rows that are causal rows of prefix + draft: what the cache may keep
     verifier: list[int]  # rows to read target laws from, |draft| + 1 or none
     proposals: list[list[int] | None]  # per branch: its W rows, None where b > |draft|
+    first_proposal: int  # rows from here on are those of the branches, the copies of their last context token included
 
 
 def rows_of(call: Call, cached: int, mask_token: int, padded: bool = True) -> Rows:
@@ -66,6 +67,7 @@ def rows_of(call: Call, cached: int, mask_token: int, padded: bool = True) -> Ro
         slots = call.slots if padded else len(draft)
         tokens += [last, *draft, *[mask_token] * (slots - len(draft))]
         positions += range(n - 1, n + slots)
+    first_proposal = len(tokens)
     proposals: list[list[int] | None] = []
     for b in call.branches:
         if b > len(draft) and not padded:
@@ -78,7 +80,7 @@ def rows_of(call: Call, cached: int, mask_token: int, padded: bool = True) -> Ro
         tokens += [mask_token] * width
         positions += range(n + b, n + b + width)
         proposals.append(list(range(start, start + width)) if b <= len(draft) else None)
-    return Rows(tokens, positions, catch_up, keep, verifier, proposals)
+    return Rows(tokens, positions, catch_up, keep, verifier, proposals, first_proposal)
 
 
 @lru_cache(maxsize=256)

@@ -22,7 +22,7 @@ class Parity(NamedTuple):
 def draft_logits(model: DualModeModel, context: Tokens, width: int, anchored: bool = True) -> torch.Tensor:
     """A separate drafting call without cache, [width, vocabulary]: [context[:-1] causal | context[-1], MASK^width both ways].
 
-    Not `anchored`: [context causal | MASK^width both ways].
+    Not `anchored`: [context causal | MASK^width both ways]. An adapter acts on the rows behind the context's causal ones.
     """
     tokens = [*context, *[model.mask_token] * width]
     size, start = len(tokens), len(context) - anchored
@@ -31,7 +31,11 @@ def draft_logits(model: DualModeModel, context: Tokens, width: int, anchored: bo
     mask = torch.zeros(size, size, dtype=model.dtype).masked_fill(~sees, -torch.inf).to(model.device)
     inputs = torch.tensor([tokens], device=model.device)
     positions = torch.arange(size, device=model.device)[None]
+    if model.adapter:
+        model.adapter.select(size, start)
     logits = model.network(inputs, position_ids=positions, attention_mask=mask[None, None], use_cache=False).logits[0]
+    if model.adapter:
+        model.adapter.release()
     drafted: torch.Tensor = logits[len(context) :].double()
     return drafted
 
