@@ -107,9 +107,10 @@ class EProcess:
 
     @property
     def detectable(self) -> float:
-        """The shift of the mean of a `late` score that this many tokens show on average: smaller ones stay unseen.
+        """The shift of the mean of a `late` score at which its best bet just rejects, on average, after this many tokens.
 
-        A shift of that size is a total variation of at least half of it, on average over the tokens.
+        The mean total variation is then at least half of it, and no other shape needs less; but a token that is next to
+        impossible shows whatever the shift.
         """
         if not self.tokens:
             return math.inf
