@@ -372,7 +372,7 @@ def bets(process: EProcess) -> str:
     """An e-process that has not rejected, with what it could have seen."""
     return (
         f"e-value {math.exp(process.log_e):.2g} after {process.tokens:,} tokens, rejection at {1 / process.alpha:,.0f}; "
-        f"biases of total variation below about {process.detectable / 2:.2g} would rarely show, larger ones where a bet is on them"
+        f"biases of total variation below about {process.detectable / 2:.2g} rarely show, larger ones where a bet is on them"
     )
 
 
