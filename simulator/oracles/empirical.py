@@ -126,10 +126,11 @@ def resample(recordings: Recordings, runs: int, length: int, seed: int, block: i
 
     `block` rows each, by default 4 W or as many complete ones as the longest path has.
 
-    A moving-block bootstrap over contexts whose rows are complete. It preserves every row, so accuracy by offset and the law of what
-    a fresh draft gains (up to the lesser weight of a path's ends), and what rows of one block have to do with each other. It
-    does not preserve positions that two blocks share, about W - 1 in every `block`: there a surprise may be lost and a breach
-    of Assumption 3.1 made up. The first draft of `wide` is that of a random prompt. The same seed gives the same drafters.
+    A moving-block bootstrap over contexts whose rows are complete. It preserves every row, so accuracy by offset and the law of
+    what a fresh draft gains (up to the lesser weight of a path's ends), and what rows of one block have to do with each other.
+    It does not preserve positions that two blocks share, about W - 1 in every `block`: there a surprise may be lost and a
+    breach of Assumption 3.1 made up. The first draft of `wide` is that of a random prompt. The same seed gives the same
+    drafters.
 
     Raises InvalidInput when no prompt has `block` complete rows, or a number is out of range.
     """
