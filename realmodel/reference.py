@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from realmodel.dualmode import DualModeModel
@@ -40,3 +41,21 @@ def causal_logits(model: DualModeModel, tokens: Tokens, one_by_one: bool = False
         cache = output.cache
         rows.append(output.logits[0, 0].double())
     return torch.stack(rows)
+
+
+class CausalReference:
+    """The target law of every token of an output, from one plain causal forward: what `proofs_check` takes as a reference."""
+
+    def __init__(self, model: DualModeModel) -> None:
+        self.model, self.vocabulary = model, model.vocabulary
+
+    def laws(self, prompt: Tokens, output: Tokens) -> np.ndarray:
+        """p(. | prompt + output[:t]) for t = 0 .. len(output) - 1, float64 [len(output), vocabulary].
+
+        Raises InvalidInput for a prompt or an output that the model cannot take.
+        """
+        self.model.check_prompt(prompt, len(output))
+        self.model.check_ids(output)
+        logits = causal_logits(self.model, prompt + output[:-1])[len(prompt) - 1 :]
+        laws: np.ndarray = torch.softmax(logits, -1).cpu().numpy()
+        return laws

@@ -47,16 +47,16 @@ def print_audit(audit: Audit, maps: int = 1) -> None:
         console.print(line, markup=False)
 
 
-def print_replay(recordings: Recordings, simulated: Sequence[Mapping[str, int]]) -> None:
-    """Calls simulated on the measured matrices (`replay_nfe`) beside those measured on the model, where they were."""
+def print_replay(recordings: Recordings, simulated: Sequence[Mapping[str, int]], start: str) -> None:
+    """Calls simulated under `start` (`replay_nfe`) beside those measured on the model, where they were measured under it."""
     table = Table(
         "schedule", "prompts", "simulated NFE", "measured NFE", "prompts that differ",
-        title=escape(f"{recordings.model}, {recordings.dtype}, W = {recordings.width}, start '{recordings.start}': replayed"),
+        title=escape(f"{recordings.model}, {recordings.dtype}, W = {recordings.width}, start '{start}': replayed"),
         title_justify="left",
     )  # fmt: skip
     for name in simulated[0]:
         pairs = [(ours[name], prompt.measured.get(name)) for ours, prompt in zip(simulated, recordings.prompts, strict=True)]
-        known = all(theirs is not None for _, theirs in pairs)
+        known = start == recordings.start and all(theirs is not None for _, theirs in pairs)
         table.add_row(
             escape(name),
             str(len(pairs)),

@@ -203,17 +203,11 @@ def validate(
     Limits.of(max_new_tokens)
     if threads < 1:
         raise InvalidInput(f"--threads must be >= 1, got {threads}")
-    try:
-        import torch
+    torch, loaded = _load_model(model, dtype, device)
+    from realmodel.loading import held_out_prompts
+    from realmodel.validate import validate as run
 
-        from realmodel.loading import held_out_prompts, load
-        from realmodel.validate import validate as run
-    except ModuleNotFoundError as error:
-        raise InvalidInput(
-            f"validate needs the extra 'realmodel' ({error.name} is missing): pip install 'packedss[realmodel]'"
-        ) from None
     torch.set_num_threads(threads)
-    loaded = load(model, dtype, device)
     if prompt_ids is not None:
         texts = [("--prompt-ids", tuple(_integers("--prompt-ids", prompt_ids)))]
     elif prompt:
@@ -347,6 +341,91 @@ def check_trace(
     write_json(json_file, "check-trace", arguments, [rows])
     replay_line(quiet)
     return {"holds": 0, "violated": 1}.get(report.verdict, 2)
+
+
+@app.command("check-outputs")
+def check_outputs(
+    file: Annotated[
+        Path, typer.Argument(help="JSON Lines, a request a line: prompt, output, temperature, ... (docs/checking.md).")
+    ],
+    reference: Annotated[str, typer.Option(help="The target model: embedded, a local folder, or module:Object.")],
+    control: Annotated[
+        Path | None, typer.Option(help="The same engine's plain AR outputs: a control for its own numerics.")
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Keep what was seen in this file, and go on from it when it is there.", callback=_writable),
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="False-alarm odds of all statistics together.")] = 0.01,
+    tolerance: Annotated[float, typer.Option(help="Nats of regret at temperature 0 that are nobody's fault.")] = 0.0,
+    dtype: Annotated[str, typer.Option(help="Of a model reference: float64, float32 or bfloat16.")] = "float64",
+    device: Annotated[str, typer.Option(help="Of a model reference: cpu, cuda, ...")] = "cpu",
+    json_file: Json = None,
+    quiet: Quiet = False,
+) -> int:
+    """Logged outputs of any engine against a reference model: regrets at temperature 0, bets on every token above."""
+    import json
+    from contextlib import ExitStack
+
+    from proofs_check.outputs import check_outputs as check
+    from simulator.trace import bounded_lines
+
+    if not 0 < alpha < 1:
+        raise InvalidInput(f"--alpha must lie in 0 .. 1, got {alpha}")
+    if ":" in reference:
+        from proofs_check.loading import load as load_object
+
+        model = load_object(reference, "models").subject
+    else:
+        _, loaded = _load_model(reference, dtype, device)
+        from realmodel.reference import CausalReference
+
+        model = CausalReference(loaded)
+    known = None
+    if state is not None and state.is_file():
+        try:
+            known = json.loads(state.read_text())
+        except (OSError, ValueError) as error:
+            raise InvalidInput(f"the state in {str(state)!r} cannot be read: {error}") from None
+
+    def keep(seen: dict[str, Any]) -> None:
+        if state is not None:
+            write_whole(state, [json.dumps(seen)])
+
+    try:
+        with ExitStack() as files:
+            logs = [
+                bounded_lines(files.enter_context(path.open(encoding="utf-8", errors="replace"))) if path else None
+                for path in (file, control)
+            ]
+            assert logs[0] is not None
+            shown = progress(logs[0], "checking", quiet)
+            report = check(
+                shown, model, logs[1], alpha=alpha, tolerance=tolerance, state=known, checkpoint=keep, name=str(file)
+            )
+    except OSError as error:
+        raise InvalidInput(f"cannot read {str(error.filename)!r}: {error.strerror}") from None
+    keep(report.state)
+    if not quiet:
+        print(report)
+    arguments = {"file": str(file), "reference": reference, "control": control and str(control), "alpha": alpha}
+    write_json(json_file, "check-outputs", arguments, [report.plain()])
+    replay_line(quiet)
+    return report.exit_code
+
+
+def _load_model(model: str, dtype: str, device: str) -> Any:
+    """torch and the loaded model. Raises InvalidInput when the extra is missing."""
+    try:
+        import torch
+
+        from realmodel.loading import load
+
+        return torch, load(model, dtype, device)
+    except ModuleNotFoundError as error:
+        raise InvalidInput(
+            f"a real model needs the extra 'realmodel' ({error.name} is missing): pip install 'packedss[realmodel]'"
+        ) from None
 
 
 def _schedules(names: list[str] | None, widths: list[int] | None, start: str) -> dict[int, list[Any]]:

@@ -38,3 +38,16 @@ def test_broken_schedule_is_not_exact_and_its_program_shows_it() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert "AssertionError" in run.stderr
+
+
+def test_an_opaque_decoder_is_told_from_a_biased_one() -> None:
+    right, biased = output("opaque_decoder").split("\nbiased: ")
+    assert right.startswith("right: NOTHING FOUND")
+    assert biased.startswith("NOT EXACT")
+
+
+def test_logs_are_checked_both_ways() -> None:
+    printed = output("check_logs")
+    assert "outputs: NOTHING FOUND" in printed
+    assert "trace: holds" in printed
+    assert "ALG1.L10, expected retained 2, found retained 3" in printed

@@ -32,11 +32,12 @@ def test_bands_are_shares() -> None:
 
 def test_replay_stands_beside_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
     prompts = tuple(Recording(name, ((0,),), (0,), {"packed": calls}) for name, calls in (("a", 1), ("b", 2)))
-    audit_view.print_replay(
-        Recordings("m", "float32", 1, "algorithm", prompts), [{"packed": 1, "ar": 1}, {"packed": 1, "ar": 1}]
-    )
-    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines() if "│" in line]
-    assert cells == [["packed", "2", "2", "3", "1"], ["ar", "2", "2", "not measured", ""]]
+    recordings, simulated = Recordings("m", "float32", 1, "algorithm", prompts), [{"packed": 1, "ar": 1}] * 2
+    for start, packed in (("algorithm", ["3", "1"]), ("sampled", ["not measured", ""])):
+        audit_view.print_replay(recordings, simulated, start)
+        lines = [line for line in capsys.readouterr().out.splitlines() if "│" in line]
+        cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines]
+        assert cells == [["packed", "2", "2", *packed], ["ar", "2", "2", "not measured", ""]]
 
 
 def test_a_whole_audit_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from proofs_check.ledger import Check, Entry
 from reports import cli, output
+from simulator import Limits, Sampled, generate, packed
+from simulator.oracles import TabularModel, random_tables
 
 
 @pytest.fixture
@@ -60,6 +62,9 @@ BAD = {
     "check packed --limit 0": "--limit must be > 0",
     "check-acceptance turbo": "allowed: module:Object",
     "check-acceptance json:dumps --rounding 1": "--rounding must lie in 0 .. 1",
+    "check-outputs /no/such/file --reference json:dumps": "cannot read '/no/such/file'",
+    "check-outputs x --reference no-such-model": "unknown model 'no-such-model'",
+    "check-outputs x --reference json:dumps --alpha 0": "--alpha must lie in 0 .. 1",
     "prove --workers -1": "--workers must be >= 0",
     "prove --check nonsense": "no check is called 'nonsense'; allowed: a name in the ledger, or ",
     "prove --claim THM9": "no check is about 'THM9'; allowed: ",
@@ -194,6 +199,40 @@ def test_check_acceptance(run, tmp_path, monkeypatch):
     assert code == 1
     assert "LAW (law1)" in out
     assert "from my_own_rules import from_p" in out
+
+
+REFERENCE = """
+from simulator.oracles import random_tables
+tables = random_tables(4, seed=1, top_weight=3)
+"""
+
+
+def test_check_outputs(run, tmp_path, monkeypatch):
+    """Seed 0; the right log is rejected with odds of at most 0.01, the one drawn from the proposals must be."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "my_own_reference.py").write_text(REFERENCE)
+    tables = random_tables(4, seed=1, top_weight=3)
+    drafter = TabularModel(lambda prefix: tables.proposal(prefix, 1), tables.proposal)
+    for name, model in (("right", tables), ("wrong", drafter)):
+        with (tmp_path / name).open("w") as log:
+            for seed in range(60):
+                tokens = generate(model, packed(2), (0,), Limits.of(10), Sampled(seed)).tokens
+                log.write(json.dumps({"prompt": [0], "output": tokens, "temperature": 1, "max_new_tokens": 10}) + "\n")
+    code, out, _ = run("check-outputs right --reference my_own_reference:tables --state seen --json report.json")
+    assert code == 0, out
+    assert "NOTHING FOUND" in out
+    assert json.loads((tmp_path / "report.json").read_text())["rows"][0]["tokens"] == 600
+    assert run("check-outputs right --reference my_own_reference:tables --state seen")[0] == 0
+    code, out, _ = run("check-outputs wrong --reference my_own_reference:tables")
+    assert code == 1
+    assert "LAW (sampling)" in out
+    (tmp_path / "seen").write_text("{")
+    assert run("check-outputs right --reference my_own_reference:tables --state seen")[0] == 2
+    (tmp_path / "wrong").write_text('{"prompt": [0]}\n')
+    code, out, err = run("check-outputs wrong --reference my_own_reference:tables")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "line 1" in err
 
 
 def test_an_smt_obligation_as_text(run):
