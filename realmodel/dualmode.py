@@ -124,7 +124,6 @@ class Session:
         read = read or [len(rows.tokens) - 1]
         inputs = torch.tensor([*rows.tokens, *rows.positions, *read], device=model.device)
         count = len(rows.tokens)
-        to_keep = len(read) if read[0] == count - len(read) else inputs[2 * count :]  # a slice is cheaper than a gather
         mask = self._mask(call, keep, rows.catch_up)
 
         started = model.clock()
@@ -136,7 +135,7 @@ class Session:
             attention_mask=mask,
             cache=self.cache,
             use_cache=True,
-            logits_to_keep=to_keep,
+            logits_to_keep=inputs[2 * count :],
         ).logits[0]
         if model.adapter:
             model.adapter.release()
