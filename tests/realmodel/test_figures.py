@@ -4,10 +4,11 @@ import json
 
 import pytest
 
+from realmodel.adapter import with_random_adapter
 from realmodel.decomposition import adapter_rows, chosen_widths, iteration_calls, per_iteration, timing_decomposition
 from realmodel.efficiency import GENERATE, Protocol, Record, arms, measure_prompt
 from realmodel.figures import Summary, Verdict, acceptance, summarise
-from simulator import InvalidInput, Limits, linear, packed, quadratic
+from simulator import InvalidInput, Limits, generate, linear, packed, quadratic
 from simulator.records import Step
 
 EXACT = Verdict(True, "EXACT")
@@ -162,6 +163,20 @@ def test_adapter_rows_are_the_papers():
     assert computed == {"packed": [(64, 32)], "linear": [(32, 32), (0, 0)], "quadratic": [(72, 64)]}
     assert adapter_rows(iteration_calls(linear(31))) == (32, 32)
     assert adapter_rows(iteration_calls(packed(31)), padded=False) == (33, 32)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("schedule", [packed(5), linear(5), quadratic(3)], ids=lambda schedule: schedule.name)
+def test_adapter_rows_are_what_an_adapter_computes(load_model, prompts, schedule, padded):
+    """What its projections counted in a run; the prompt, which the first call brings along, is on top of the account."""
+    model = with_random_adapter(load_model("float32"))
+    session, calls = model.session(padded=padded), []
+    generate(lambda call: (calls.append(call), session(call))[1], schedule, prompts[0][:20], Limits.of(16))
+    rows = adapter_rows(calls, padded)
+    assert (model.adapter.evaluated, model.adapter.selected) == (rows.evaluated + 19, rows.selected)
+    if padded:
+        last = adapter_rows(calls[-2:] if schedule.name == "linear" else calls[-1:])
+        assert last == adapter_rows(iteration_calls(schedule))
 
 
 def test_an_iteration_by_hand():
