@@ -7,6 +7,8 @@ Coins       the coins of a call with some of them replaced
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -77,6 +79,32 @@ class Odd:
 
     def draw(self, coin: Coin) -> int:
         return self.drawn.draw(coin)
+
+
+class Racing:
+    """C05: the token is the argmax of p / Exp(1). Exact, and by no comparison of one coin."""
+
+    certain = None
+
+    def __init__(self, law: Law) -> None:
+        self.law = law
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.law, name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Racing) and self.law == other.law
+
+    def __hash__(self) -> int:
+        return hash((Racing, self.law))
+
+    def residual(self, proposal: Law) -> Law | None:
+        residual = self.law.residual(getattr(proposal, "law", proposal))
+        return None if residual is None else Racing(residual)
+
+    def draw(self, coin: Any) -> int:
+        own = random.Random(float(coin))
+        return max(self.law.support, key=lambda x: self.law.probability(x) / -math.log(1 - own.random()))
 
 
 class Coins:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from proofs_check.faults import rules
-from proofs_check.faults.planting import Coins, Odd, Replaced, Rule, as_kind, replaced
-from proofs_check.refutations import FreshLaws, OneEarly, OneLate, ShiftedTokens
+from proofs_check.faults.planting import Coins, Odd, Racing, Replaced, Rule, as_kind, replaced
 from simulator.chance import Chance, Purpose, draw, draw_block
-from simulator.laws import Law, Point, RationalLaw, argmax
+from simulator.laws import Law, RationalLaw, argmax
 from simulator.processing import Processing
 from simulator.records import Call, Draft, Limits, Reply, State, Step, Stop, Tokens
 from simulator.schedule import Schedule
@@ -120,7 +119,7 @@ def stray(stream: Purpose, generator: Any = random) -> Plant:
 
 
 def redirected(redirect: Callable[[Purpose, int, int], tuple[Purpose, int]]) -> Plant:
-    """`redirect(purpose, position, first)` names the coin used in the place of another; `first` is the call's first position."""
+    """`redirect(purpose, position, first)` names the coin used in another's place; `first` is the call's first position."""
     return other_coins(
         lambda chance, state: Coins(chance, lambda purpose, position: redirect(purpose, position, state.emitted + 1))
     )
@@ -176,7 +175,7 @@ def eos_first(tokens: Tokens, state: State) -> tuple[Tokens, Stop | None]:
 class _Begun(State):
     """A first state that has not stopped, whatever the limits say."""
 
-    stop = None  # type: ignore[assignment]
+    stop = None
 
 
 class AlwaysOneCall(Schedule):
@@ -291,6 +290,19 @@ class DrawnAhead(Schedule):
             tokens = tuple(ahead[step.branch, first + i] for i in range(step.retained))
             after = after._replace(draft=Draft(tokens, after.draft.laws))
         return after, step
+
+
+class Races(Schedule):
+    """C05: every draw is a race."""
+
+    def absorb(self, state: State, call: Call, reply: Reply, chance: Chance) -> tuple[State, Step]:
+        target: Any = tuple(map(raced, reply.target))
+        proposals: Any = tuple(laws and tuple(map(raced, laws)) for laws in reply.proposals)
+        return super().absorb(state, call, reply._replace(target=target, proposals=proposals), chance)
+
+
+def raced(law: Law) -> Any:
+    return law if law.certain is not None else Racing(law)
 
 
 class AnyWidth(Schedule):

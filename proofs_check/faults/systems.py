@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+
+from proofs_check.faults.planting import Racing
 from simulator.chance import Source
 from simulator.decode import Generation, Model, Policy, generate
 from simulator.laws import Law, Point
@@ -66,6 +68,15 @@ def drafter(proposal: Callable[[Tokens, Law], Law]) -> Callable[..., Model]:
         return processed(model, target, proposal)
 
     return replaced
+
+
+def racing(model: Model, target: Processor, proposal: Processor | None = None) -> Model:
+    """C05: every draw is a race, and nothing else changes."""
+
+    def raced(process: Processor) -> Processor:
+        return lambda context, law: Racing(process(context, law))
+
+    return processed(model, raced(target), raced(proposal or target))
 
 
 # --- counting ---------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The table: planted faults with the symptom that each must show, and controls that no check may flag.
 
-A row is a KIND, shown by a few members; what catches it must not know which. Ids are those of the fault list; sources are the
-public reports, by repository and number, that a kind was first seen in.
+A row is a KIND, shown by a few members; what catches it must not know which. Sources are the public reports that a kind was
+first seen in, by repository and number; `loop` is the schedules' own.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast, get_args
 
-from proofs_check.faults import rules, schedules, systems
+from proofs_check.faults import outside, rules, schedules, systems
 from proofs_check.faults.planting import as_kind, replaced
 from proofs_check.findings import Symptom
 from proofs_check.refutations import FreshLaws, OneEarly, OneLate, ShiftedTokens
 from proofs_check.system import System
-from simulator.laws import Point, argmax
-from simulator.records import Limits
+from simulator.laws import Law, Point, argmax
+from simulator.processing import Processing
 from simulator.schedule import Schedule
 from simulator.schedules import branches, linear, packed, quadratic
 
-Checker = Literal["battery"]
+Checker = Literal["battery", "acceptance", "drafter", "decoder"]
+Plant = Callable[[Schedule], Schedule]
 
 
 class Member(NamedTuple):
@@ -29,7 +30,7 @@ class Member(NamedTuple):
 
     name: str
     checker: Checker
-    subject: Callable[[], Any]  # a `System` for the battery
+    subject: Callable[[], Any]  # see `proofs_check.faults.matrix.CHECKERS`
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,11 @@ class Row:
     """A kind of fault, or a control."""
 
     id: str
-    layer: str
-    planted: str
+    layer: str  # S: scheduler, L: law
+    symptoms: tuple[Symptom, ...]  # a fault must show one of them and no other, a control none
+    stages: tuple[str, ...]  # where it is expected to show first
     source: str
-    symptoms: tuple[Symptom, ...]  # a fault must show one of them and no other; a control none
-    stages: tuple[str, ...]  # where it is expected to show
+    planted: str
     members: tuple[Member, ...]
 
     @property
@@ -49,14 +50,55 @@ class Row:
         return not self.symptoms
 
 
+_ROWS = """\
+F01 | L | law | law | transformers#32867 | the draft token is the argmax, the law stored with it is not
+F02 | L | law | law | transformers#47932 | the draft is drawn from a filtered law, the unfiltered one is stored
+F03 | L | law | law | paper, 3.2 | the laws of the newer prefix in the place of the stored ones
+F04 | L, S | law | law | loop | stored laws one position off after trimming
+F05 | L | law | law | vllm#10198 | verification at temperature 1 whatever the request asks
+F06 | L | law | law | vllm#42744 | the filter on the bonus row only, or on all rows but that
+F07 | L | law | law, law1 | transformers#28508 | the residual through a softmax, or not normalised
+F08 | L | law | law, law1 | classic | the correction is drawn from p
+F09 | L | law | law, law1 | classic | the correction is drawn from p without the rejected token
+F10 | L | contract, law | edges, floats | jaymody/speculative-sampling#5 | a residual of mass 0 raises, or is NaN
+F11 | L | law | edges | sglang#35771 | u <= alpha: a token of probability 0 passes at u = 0
+F12 | L | law | law, law1 | vllm-ascend#16370 | the uniform of the failed test draws the correction
+F13 | L | law | law, law2 | flashinfer#424 | one uniform for all tests of a call
+F14 | S | determinism | determinism | vllm#6038 | one of the three streams is not the request's
+F15 | L | law | law, law1 | vllm-project.github.io#80, vllm#5131 | accepted without a uniform, or by another ratio
+F16 | S | law | greedy, law1 | lattice#243 | the first draft token is never checked
+F17 | S, L | law | greedy, law1 | transformers#28166 | draft i is tested against another prediction than i
+F18 | S | law | greedy | lucidrains/speculative-decoding#3 | rejected tokens are not reverted
+F19 | S, L | law | greedy | loop | a bonus token after a rejection too
+F20 | S | count | self-draft | loop | the next draft is kept from one position early or late, with its laws
+F21 | S | count | counts | loop | the next draft is that of the branch of h + 1, or of 0
+F22 | S | stop | greedy, events | several | an EOS or end marker inside an accepted block is not looked for
+F23 | S, L | law, stop | greedy | several | a drafted EOS is believed
+F24 | S | stop | contract, greedy, events, stop | several | the length limit is overshot, or L = 0 makes a call
+F25 | S | stop | greedy | several | EOS and limit in one block, and the wrong one wins
+F26 | S | law | cache | mlx-lm#1109, aprender#2014 | the cache is not cropped, cropped to nothing, or by a row too few or many
+F31 | S | law | greedy | paper, D.1 | padding after the draft counts as accepted
+F32 | S | count | counters | several | counters that do not close
+F34 | S | determinism | determinism, requests | several | something is left over from the request before
+F39 | S | law, count | law | several | ties of the argmax are broken differently
+F40 | S | contract, progress, law | contract, greedy | lattice#1373 | constant drafters, or unknown ids, crash or stall it
+C01 | L | - | - | mlxcel#992 | sample and match
+C02 | L | - | - | EAGLE#183 | the rule for one-hot proposals, on one-hot proposals
+C03 | L | - | - | vllm#16899 | greedy drafts, stored as point masses
+C04 | L | - | - | independent given the laws | all W draft tokens drawn before the advance is known
+C05 | L | - | - | vllm#8320 | the draw is the argmax of p / Exp(1)
+C06 | S | - | - | costs calls alone | drafters that are wrong, say EOS, or do not know the vocabulary
+C07 | S | - | - | exact | any draft length chosen in advance
+C08 | L | - | - | vllm#46781 | block verification
+C09 | S | - | - | vllm#41493 | it stops at an EOS that the target chose inside a draft
+"""
+
 P3, L3, Q3, B3 = packed(3), linear(3), quadratic(3), branches((0, 2), 3)
-Plant = Callable[[Schedule], Schedule]
 
 
 def schedule(name: str, plant: Plant, base: Schedule = P3, declared: bool = True) -> Member:
     """`plant` in a schedule, which declares the calls of the schedule without it."""
-    label = f"{base.name}, W = {max(ask.width for ask in base.cycle)}" + (f": {name}" if name else "")
-    return Member(label, "battery", lambda: System(plant(base), base if declared else None))
+    return Member(_label(base, name), "battery", lambda: System(plant(base), base if declared else None))
 
 
 def rule(name: str, accept: Any, base: Schedule = P3, declared: bool = True) -> Member:
@@ -66,435 +108,188 @@ def rule(name: str, accept: Any, base: Schedule = P3, declared: bool = True) -> 
 
 def part(name: str, base: Schedule = P3, declared: bool = True, **parts: Any) -> Member:
     """Another part of the system around a schedule."""
-    return Member(f"{base.name}: {name}", "battery", lambda: System(base, base if declared else None, **parts))
+    return Member(_label(base, name), "battery", lambda: System(base, base if declared else None, **parts))
 
 
-def kind(cls: type[Schedule]) -> Plant:
+def function(name: str, accept: Any, one_hot: bool = False) -> Member:
+    """An acceptance rule on its own."""
+    return Member(name, "acceptance", lambda: (outside.as_function(accept), one_hot))
+
+
+def drafter(name: str, drawn: Callable[[Law], Law], declared: Callable[[Law], Law] = lambda law: law) -> Member:
+    """A drafter on its own."""
+    return Member(name, "drafter", lambda: outside.drafting(drawn, declared))
+
+
+def decoder(name: str, asked: Processing, **parts: Any) -> Member:
+    """Tokens alone."""
+    return Member(name, "decoder", lambda: (asked, parts))
+
+
+def _label(base: Schedule, name: str) -> str:
+    return ", ".join(filter(None, (f"{base.name} {max(ask.width for ask in base.cycle)}", name)))
+
+
+def _kind(cls: type[Schedule]) -> Plant:
     return partial(as_kind, cls)
 
 
-def _rows() -> list[Row]:
-    law: tuple[Symptom, ...] = ("law",)
-    return [
-        Row(
-            "F01",
-            "L",
-            "the draft token is the argmax, the law stored with it is not",
-            "transformers#32867",
-            law,
-            ("law",),
-            (schedule("", schedules.drawn_by(argmax)), schedule("", schedules.drawn_by(argmax), L3)),
-        ),
-        Row(
-            "F02",
-            "L",
-            "the draft is drawn from a filtered law, the unfiltered one is stored",
-            "transformers#47932",
-            law,
-            ("law",),
-            (
-                schedule("top-k", schedules.drawn_by(schedules.top_2)),
-                schedule("top-p", schedules.drawn_by(schedules.top_p), Q3),
-            ),
-        ),
-        Row(
-            "F03",
-            "L",
-            "the laws of the newer prefix in the place of the stored ones",
-            "paper 3.2",
-            law,
-            ("law",),
-            (schedule("", kind(FreshLaws)), schedule("", kind(schedules.FreshOfTaken), Q3)),
-        ),
-        Row(
-            "F04",
-            "L,S",
-            "stored laws one position off after trimming",
-            "the loop itself",
-            law,
-            ("law",),
-            (schedule("", kind(ShiftedTokens)), schedule("", kind(schedules.Unshifted), Q3)),
-        ),
-        Row(
-            "F05",
-            "L",
-            "verification at temperature 1 whatever the request asks",
-            "vllm#10198",
-            law,
-            ("law",),
-            (part("", processed=systems.unprocessed_target),),
-        ),
-        Row(
-            "F06",
-            "L",
-            "the filter on the bonus row only",
-            "vllm#42744",
-            law,
-            ("law",),
-            (part("", processed=systems.bonus_row_only), part("all but the bonus row", processed=systems.not_bonus_row)),
-        ),
-        Row(
-            "F07",
-            "L",
-            "residual through a softmax, or not normalised",
-            "transformers#28508",
-            law,
-            ("law",),
-            (
-                rule("softmax", rules.rule(corrected=rules.softmax_residual)),
-                rule("not normalised", rules.rule(corrected=rules.unnormalised_residual), L3),
-            ),
-        ),
-        Row(
-            "F08",
-            "L",
-            "the correction is drawn from p",
-            "classic",
-            law,
-            ("law",),
-            (rule("", rules.rule(corrected=rules.from_target)), rule("", rules.rule(corrected=rules.from_target), B3)),
-        ),
-        Row(
-            "F09",
-            "L",
-            "the correction is drawn from p without the rejected token",
-            "classic",
-            law,
-            ("law",),
-            (
-                rule("", rules.rule(corrected=rules.without_rejected)),
-                rule("", rules.rule(corrected=rules.without_rejected), L3),
-            ),
-        ),
-        Row(
-            "F10",
-            "L",
-            "a residual of mass 0 breaks the run",
-            "jaymody/speculative-sampling#5",
-            ("contract", "law"),
-            ("edges",),
-            (rule("raises", rules.rule(corrected=rules.divided)), rule("NaN", rules.rule(corrected=rules.not_a_number))),
-        ),
-        Row(
-            "F11",
-            "L",
-            "u <= alpha: a token of probability 0 passes at u = 0",
-            "sglang#35771",
-            law,
-            ("edges",),
-            (
-                rule("", rules.rule(passes=lambda coin, alpha: coin <= alpha)),
-                rule("", rules.rule(passes=lambda coin, alpha: coin <= alpha), L3),
-            ),
-        ),
-        Row(
-            "F12",
-            "L",
-            "the uniform of the failed test draws the correction",
-            "vllm-ascend#16370",
-            law,
-            ("law",),
-            (rule("", rules.rule(correction=rules.reused)), rule("", rules.rule(correction=rules.reused), L3)),
-        ),
-        Row(
-            "F13",
-            "L",
-            "one uniform for all tests of a call",
-            "flashinfer#424",
-            law,
-            ("law",),
-            (rule("", rules.rule(coin=rules.one_uniform)), rule("", rules.rule(coin=rules.one_uniform), L3)),
-        ),
-        Row(
-            "F14",
-            "S",
-            "one of the three streams is not the request's",
-            "vllm#6038",
-            ("determinism",),
-            ("determinism",),
-            (
-                schedule("drafts", schedules.stray("draft")),
-                schedule("tests", schedules.stray("test"), L3),
-                schedule("corrections", schedules.stray("correct"), Q3),
-            ),
-        ),
-        Row(
-            "F15",
-            "L",
-            "accepted without a uniform",
-            "vllm-project.github.io#80, vllm#5131",
-            law,
-            ("law",),
-            (
-                rule("iff p >= q", rules.rule(alpha=rules.whole)),
-                rule("typical acceptance", rules.rule(alpha=rules.typical), L3),
-                rule("ratio doubled", rules.rule(alpha=rules.lenient)),
-            ),
-        ),
-        Row(
-            "F16",
-            "S",
-            "the first draft token is never checked",
-            "lattice#243",
-            law,
-            ("greedy",),
-            (
-                rule("", rules.rule(trusted=lambda index, token: index == 0)),
-                rule("", rules.rule(trusted=lambda index, token: index == 0), L3),
-            ),
-        ),
-        Row(
-            "F17",
-            "S,L",
-            "draft i is tested against prediction i + 1",
-            "transformers#28166",
-            law,
-            ("greedy",),
-            (rule("", rules.rule(row=1)), rule("i - 1", rules.rule(row=-1), L3)),
-        ),
-        Row(
-            "F18",
-            "S",
-            "rejected tokens are not reverted",
-            "lucidrains/speculative-decoding#3",
-            law,
-            ("greedy",),
-            (rule("", rules.not_reverted), rule("", rules.not_reverted, L3)),
-        ),
-        Row(
-            "F19",
-            "S,L",
-            "a bonus token after a rejection too",
-            "the loop itself",
-            law,
-            ("greedy",),
-            (rule("", rules.bonus_after_rejection), rule("", rules.bonus_after_rejection, L3)),
-        ),
-        Row(
-            "F20",
-            "S",
-            "the next draft is kept from one position early or late, with its laws",
-            "the loop itself",
-            ("count",),
-            ("counts",),
-            (schedule("late", kind(OneLate)), schedule("early", kind(OneEarly))),
-        ),
-        Row(
-            "F21",
-            "S",
-            "the next draft is that of the branch of h + 1, or of 0",
-            "the loop itself",
-            ("count",),
-            ("counts",),
-            (
-                schedule("h + 1", schedules.wrong_branch(lambda h: h + 1), Q3),
-                schedule("0", schedules.wrong_branch(lambda h: 0), Q3),
-            ),
-        ),
-        Row(
-            "F22",
-            "S",
-            "an EOS inside an accepted block is not looked for",
-            "several",
-            ("stop",),
-            ("greedy",),
-            (
-                schedule("", lambda s: replaced(s, _cut=schedules.last_token_only)),
-                schedule("end markers", schedules.without_limits(stop=()), L3),
-            ),
-        ),
-        Row(
-            "F23",
-            "S,L",
-            "a drafted EOS is believed",
-            "several",
-            ("law", "stop"),
-            ("greedy", "law"),
-            (schedule("", kind(schedules.BelievedEos)), schedule("", kind(schedules.BelievedEos), L3)),
-        ),
-        Row(
-            "F24",
-            "S",
-            "the length limit is overshot, or L = 0 makes a call",
-            "several",
-            ("stop",),
-            ("contract", "greedy"),
-            (
-                schedule("", lambda s: replaced(s, _cut=schedules.overshoot)),
-                schedule("L = 0", kind(schedules.AlwaysOneCall)),
-                part("L = 0 in the loop", drive=systems.makes_a_call_for_nothing),
-            ),
-        ),
-        Row(
-            "F25",
-            "S",
-            "EOS and limit in one block, and the wrong one wins",
-            "several",
-            ("stop",),
-            ("greedy", "events"),
-            (
-                schedule("the limit", lambda s: replaced(s, _cut=schedules.length_first)),
-                schedule("the EOS", lambda s: replaced(s, _cut=schedules.eos_first), L3),
-            ),
-        ),
-        Row(
-            "F26",
-            "S",
-            "the cache is not cropped, cropped to nothing, or by a row too few or too many",
-            "mlx-lm#1109, aprender#2014",
-            law,
-            ("cache",),
-            (
-                part("not at all", session=systems.cropping(lambda surplus, held: 0)),
-                part("to 0", session=systems.cropping(lambda surplus, held: held)),
-                part("a row too few", session=systems.cropping(lambda surplus, held: surplus - 1)),
-                part("a row too many", session=systems.cropping(lambda surplus, held: surplus + 1)),
-            ),
-        ),
-        Row(
-            "F31",
-            "S",
-            "padding after the draft counts as accepted",
-            "paper D.1",
-            law,
-            ("greedy",),
-            (rule("", rules.padded(0, 3)), rule("", rules.padded(7, 3), Q3)),
-        ),
-        Row(
-            "F32",
-            "S",
-            "counters that do not close",
-            "several",
-            ("count",),
-            ("counters",),
-            (
-                part("drafting calls not counted", L3, drive=systems.counting(systems.verifying_only)),
-                part("prefill not counted", packed(3, "prompt"), drive=systems.counting(systems.without_prefill)),
-                part("rate above 1", drive=systems.counting(systems.bonus_accepted)),
-                part("rows without padding", drive=systems.counting(systems.unpadded)),
-            ),
-        ),
-        Row(
-            "F34",
-            "S",
-            "something is left over from the request before",
-            "several",
-            ("determinism",),
-            ("determinism", "requests"),
-            (
-                schedule("its draft", schedules.with_memory(schedules.Remembers)),
-                schedule("a mode", schedules.with_memory(schedules.Sticky), L3),
-                part("the cache", session=systems.TrustsItsCache),
-            ),
-        ),
-        Row(
-            "F39",
-            "S",
-            "ties of the argmax broken differently",
-            "several",
-            ("law", "count"),
-            ("law",),
-            (part("by the verifier", processed=systems.verifier_ties), part("by the drafter", processed=systems.drafter_ties)),
-        ),
-        Row(
-            "F40",
-            "S",
-            "a constant drafter, or ids out of the vocabulary, crash or stall the loop",
-            "lattice#1373",
-            ("contract", "progress", "law"),
-            ("greedy",),
-            (
-                rule(
-                    "index out of range",
-                    rules.rule(alpha=lambda p, q, token: min(1, schedules.indexed(p, token) / schedules.indexed(q, token))),
-                ),
-                schedule("waits", kind(schedules.WaitsForAcceptance)),
-            ),
-        ),
-        Row(
-            "C01",
-            "L",
-            "sample and match",
-            "mlxcel#992",
-            (),
-            (),
-            (rule("", rules.sample_and_match, declared=False), rule("", rules.sample_and_match, L3, declared=False)),
-        ),
-        Row(
-            "C02",
-            "L",
-            "the rule for one-hot proposals, on one-hot proposals",
-            "EAGLE#183",
-            (),
-            (),
-            (schedule("", lambda s: schedules.greedy_drafts(s, rules.one_hot), declared=False),),
-        ),
-        Row(
-            "C03",
-            "L",
-            "greedy drafts, stored as point masses",
-            "vllm#16899",
-            (),
-            (),
-            (schedule("", schedules.greedy_drafts, declared=False), schedule("", schedules.greedy_drafts, Q3, declared=False)),
-        ),
-        Row(
-            "C04",
-            "L",
-            "all W draft tokens drawn before the advance is known",
-            "independent given the laws",
-            (),
-            (),
-            (schedule("", kind(schedules.DrawnAhead)), schedule("", kind(schedules.DrawnAhead), Q3)),
-        ),
-        Row(
-            "C06",
-            "S",
-            "drafters that are always wrong, or say EOS, or one token",
-            "costs calls alone",
-            (),
-            (),
-            (
-                part(
-                    "token 2",
-                    processed=systems.drafter(lambda context, law: law if len(context) % 2 else Point(2)),
-                    declared=False,
-                ),
-                part(
-                    "out of the vocabulary",
-                    processed=systems.drafter(lambda context, law: law if len(context) % 2 else Point(99)),
-                    declared=False,
-                ),
-            ),
-        ),
-        Row(
-            "C07",
-            "S",
-            "any draft length chosen in advance",
-            "exact",
-            (),
-            (),
-            (schedule("", kind(schedules.AnyWidth), declared=False), schedule("", lambda s: s, packed((3, 0, 2)))),
-        ),
-        Row(
-            "C08",
-            "L",
-            "block verification",
-            "vllm#46781",
-            (),
-            (),
-            (rule("", rules.block_verification, declared=False), rule("", rules.block_verification, linear(2), declared=False)),
-        ),
-        Row(
-            "C09",
-            "S",
-            "stops at an EOS that the target chose inside a draft",
-            "vllm#41493",
-            (),
-            (),
-            (schedule("", kind(schedules.EndsDraftAtEos), declared=False),),
-        ),
-    ]
+def _cutting(cut: Any) -> Plant:
+    return lambda s: replaced(s, _cut=cut)
 
 
-ROWS = {row.id: row for row in _rows()}
+def _twice(name: str, accept: Any, base: Schedule = P3) -> tuple[Member, Member]:
+    """A rule in a schedule and on its own."""
+    return rule(name, accept, base), function(name, accept)
+
+
+def _passes_at_0(coin: Any, alpha: Any) -> bool:
+    return bool(coin <= alpha)
+
+
+def _by_index(p: Law, q: Law, token: int) -> Any:
+    return min(1, schedules.indexed(p, token) / schedules.indexed(q, token))
+
+
+def _sometimes(token: int) -> Callable[..., Law]:
+    return lambda context, law: law if len(context) % 2 else Point(token)
+
+
+_MEMBERS: dict[str, tuple[Member, ...]] = {
+    "F01": (
+        schedule("", schedules.drawn_by(argmax)),
+        schedule("", schedules.drawn_by(argmax), L3),
+        drafter("", argmax),
+    ),
+    "F02": (
+        schedule("top-k", schedules.drawn_by(schedules.top_2)),
+        schedule("top-p", schedules.drawn_by(schedules.top_p), Q3),
+        drafter("top-k", schedules.top_2),
+    ),
+    "F03": (schedule("", _kind(FreshLaws)), schedule("", _kind(schedules.FreshOfTaken), Q3)),
+    "F04": (schedule("", _kind(ShiftedTokens)), schedule("", _kind(schedules.Unshifted), Q3)),
+    "F05": (
+        part("", processed=systems.unprocessed_target),
+        decoder("", Processing(temperature=0.6), wrap=systems.unprocessed_target),
+    ),
+    "F06": (part("bonus row", processed=systems.bonus_row_only), part("all others", processed=systems.not_bonus_row)),
+    "F07": (
+        *_twice("softmax", rules.rule(corrected=rules.softmax_residual)),
+        *_twice("not normalised", rules.rule(corrected=rules.unnormalised_residual), L3),
+    ),
+    "F08": _twice("", rules.rule(corrected=rules.from_target), B3),
+    "F09": _twice("", rules.rule(corrected=rules.without_rejected), L3),
+    "F10": (
+        *_twice("raises", rules.rule(corrected=rules.divided)),
+        *_twice("NaN", rules.rule(corrected=rules.not_a_number)),
+    ),
+    "F11": _twice("", rules.rule(passes=_passes_at_0)),
+    "F12": _twice("", rules.rule(correction=rules.reused)),
+    "F13": _twice("", rules.rule(coin=rules.one_uniform)),
+    "F14": (
+        schedule("drafts", schedules.stray("draft")),
+        schedule("tests", schedules.stray("test"), L3),
+        schedule("corrections", schedules.stray("correct"), Q3),
+    ),
+    "F15": (
+        *_twice("iff p >= q", rules.rule(alpha=rules.whole)),
+        *_twice("typical acceptance", rules.rule(alpha=rules.typical), L3),
+        *_twice("ratio doubled", rules.rule(alpha=rules.lenient)),
+    ),
+    "F16": _twice("", rules.rule(trusted=lambda index, token: index == 0)),
+    "F17": (*_twice("i + 1", rules.rule(row=1)), *_twice("i - 1", rules.rule(row=-1), L3)),
+    "F18": (rule("", rules.not_reverted), rule("", rules.not_reverted, L3)),
+    "F19": (rule("", rules.bonus_after_rejection), rule("", rules.bonus_after_rejection, L3)),
+    "F20": (schedule("late", _kind(OneLate)), schedule("early", _kind(OneEarly))),
+    "F21": (
+        schedule("h + 1", schedules.wrong_branch(lambda h: h + 1), Q3),
+        schedule("0", schedules.wrong_branch(lambda h: 0), Q3),
+    ),
+    "F22": (
+        schedule("only the last token", _cutting(schedules.last_token_only)),
+        schedule("end markers", schedules.without_limits(stop=()), L3),
+    ),
+    "F23": (schedule("", _kind(schedules.BelievedEos)), schedule("", _kind(schedules.BelievedEos), L3)),
+    "F24": (
+        schedule("overshot", _cutting(schedules.overshoot)),
+        schedule("L = 0", _kind(schedules.AlwaysOneCall)),
+        part("L = 0 in the loop", drive=systems.makes_a_call_for_nothing),
+        decoder("overshot", Processing(), schedule=_cutting(schedules.overshoot)(packed(4))),
+    ),
+    "F25": (
+        schedule("the limit", _cutting(schedules.length_first)),
+        schedule("the EOS", _cutting(schedules.eos_first), L3),
+    ),
+    "F26": (
+        part("not at all", session=systems.cropping(lambda surplus, held: 0)),
+        part("to 0", session=systems.cropping(lambda surplus, held: held)),
+        part("a row too few", session=systems.cropping(lambda surplus, held: surplus - 1)),
+        part("a row too many", session=systems.cropping(lambda surplus, held: surplus + 1)),
+    ),
+    "F31": (rule("token 0", rules.padded(0, 3)), rule("token 7", rules.padded(7, 3), Q3)),
+    "F32": (
+        part("drafting calls not counted", L3, drive=systems.counting(systems.verifying_only)),
+        part("prefill not counted", packed(3, "prompt"), drive=systems.counting(systems.without_prefill)),
+        part("rate above 1", drive=systems.counting(systems.bonus_accepted)),
+        part("rows without padding", drive=systems.counting(systems.unpadded)),
+    ),
+    "F34": (
+        schedule("its draft", schedules.with_memory(schedules.Remembers)),
+        schedule("a mode", schedules.with_memory(schedules.Sticky), L3),
+        part("the cache", session=systems.TrustsItsCache),
+    ),
+    "F39": (
+        part("by the verifier", processed=systems.verifier_ties),
+        part("by the drafter", processed=systems.drafter_ties),
+    ),
+    "F40": (
+        rule("index out of range", rules.rule(alpha=_by_index)),
+        schedule("waits for an acceptance", _kind(schedules.WaitsForAcceptance)),
+    ),
+    "C01": (
+        rule("", rules.sample_and_match, declared=False),
+        rule("", rules.sample_and_match, L3, declared=False),
+        function("", rules.sample_and_match),
+    ),
+    "C02": (
+        schedule("", lambda s: schedules.greedy_drafts(s, rules.one_hot), declared=False),
+        function("", rules.one_hot, one_hot=True),
+    ),
+    "C03": (
+        schedule("", schedules.greedy_drafts, declared=False),
+        schedule("", schedules.greedy_drafts, Q3, declared=False),
+        drafter("", argmax, argmax),
+    ),
+    "C04": (schedule("", _kind(schedules.DrawnAhead)), schedule("", _kind(schedules.DrawnAhead), Q3)),
+    "C05": (
+        schedule("", _kind(schedules.Races), declared=False),
+        decoder("", Processing(), wrap=systems.racing),
+    ),
+    "C06": (
+        part("token 2", processed=systems.drafter(_sometimes(2)), declared=False),
+        part("unknown ids", processed=systems.drafter(_sometimes(99)), declared=False),
+        drafter("always token 0", lambda law: Point(0), lambda law: Point(0)),
+    ),
+    "C07": (
+        schedule("by the prefix", _kind(schedules.AnyWidth), declared=False),
+        schedule("3, 0, 2", lambda s: s, packed((3, 0, 2))),
+    ),
+    "C08": (
+        rule("", rules.block_verification, declared=False),
+        rule("", rules.block_verification, linear(2), declared=False),
+        function("", rules.block_verification),
+    ),
+    "C09": (schedule("", _kind(schedules.EndsDraftAtEos), declared=False),),
+}
+
+
+def _row(line: str) -> Row:
+    identifier, layer, symptoms, stages, source, planted = line.split(" | ")
+    named = () if symptoms == "-" else tuple(symptoms.split(", "))
+    if not set(named) <= set(get_args(Symptom)):
+        raise ValueError(f"{identifier} names an unknown symptom: {symptoms}")
+    places = () if stages == "-" else tuple(stages.split(", "))
+    return Row(identifier, layer, cast(Any, named), places, source, planted, _MEMBERS[identifier])
+
+
+ROWS = {row.id: row for row in map(_row, _ROWS.splitlines())}

@@ -9,16 +9,17 @@ from proofs_check.stages.coins import chance, determinism, edges
 from proofs_check.stages.contract import contract
 from proofs_check.stages.counts import counts, self_draft
 from proofs_check.stages.greedy import counters, events, greedy
-from proofs_check.stages.law import law
+from proofs_check.stages.law import law, small_law
 from proofs_check.system import System
 
 STAGES: dict[str, Callable[[System], str]] = {
     "contract": contract,
     "determinism": determinism,
     "greedy": greedy,
+    "chance": chance,
+    "small law": small_law,
     "events": events,
     "self-draft": self_draft,
-    "chance": chance,
     "edges": edges,
     "cache": cache,
     "requests": requests,
@@ -38,6 +39,7 @@ BASIS = {
     "edges": ("determinism",),
     "cache": ("determinism",),
     "requests": ("determinism", "cache"),
-    "law": ("determinism", "chance"),
+    "small law": ("determinism", "chance"),
+    "law": ("determinism", "chance", "small law"),
 }
 """Stages that would only say again, under another name, what an earlier stage found."""

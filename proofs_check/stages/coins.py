@@ -128,7 +128,7 @@ class _ByPurpose:
 
 
 def _edge_models(seed: int) -> Iterator[tuple[str, TabularModel]]:
-    """Exact laws with zeros; float laws that are equal, all but equal, disjoint, or do not sum to 1, with zeros at both ends."""
+    """Exact laws with zeros; float laws that are equal, all but equal, disjoint, or not summing to 1, zeros at both ends."""
     for number in range(6 * seed, 6 * seed + 6):
         yield f"random_tables(3, seed={number})", random_tables(3, number)
     tables = random_tables(3, seed)
