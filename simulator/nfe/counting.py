@@ -98,9 +98,9 @@ def blocks(
     from simulator.nfe import coins, draw
     from simulator.nfe.sampling import Sampler
 
-    for name, number in (("runs", runs), ("length", length), ("first_run", first_run)):
-        if not 0 <= number < 2**61:
-            raise InvalidInput(f"{name} must lie in 0 .. 2^61 - 1, got {number}")
+    for name, number, bits in (("runs", runs, 60), ("first_run", first_run, 60), ("length", length, 47)):
+        if not 0 <= number < 2**bits:
+            raise InvalidInput(f"{name} must lie in 0 .. 2^{bits} - 1, got {number}")
     if not 0 <= eos_rate <= 1:
         raise InvalidInput(f"eos_rate must lie in 0 .. 1, got {eos_rate}")
     plan = _Plan(schedules, any_order)

@@ -76,8 +76,8 @@ def _accepted(lags: Any, at: int, distance: int, draft: int) -> int:
         if wrong:
             break
         h += LANES
-    h += _lowest(wrong)
-    return h
+    accepted: int = h + _lowest(wrong)
+    return accepted
 
 
 @_inline

@@ -66,6 +66,9 @@ class Family:
         """
         from simulator.nfe.sampling import Sampler
 
+        for what, number in (("run", run), ("length", length)):
+            if number < 0:
+                raise InvalidInput(f"{what} must be >= 0, got {number}")
         found = np.empty((1, length), np.uint16)
         Sampler(self, seed, cap).block(run, 1)(found, 0)
         lags: npt.NDArray[np.int64] = found[0].astype(np.int64)
@@ -92,7 +95,7 @@ class _NoisyModel(ThresholdModel):
 
         super().__init__(thresholds)
         flipped: Any = engine.flipped
-        self._share, [self._key], self._flipped = share, coins.keys(seed, run, 1, coins.NOISE), flipped
+        self._share, self._flipped, [self._key] = share, flipped, coins.keys(np.uint64(seed), run, 1, coins.NOISE)
 
     def correct(self, k: int, c: int) -> bool:
         return super().correct(k, c) != bool(self._flipped(self._share, *self._key, k, k - c))
