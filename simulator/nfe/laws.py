@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,9 @@ import numpy.typing as npt
 from simulator.errors import InvalidInput
 from simulator.records import Call
 from simulator.schedule import Schedule
+
+if TYPE_CHECKING:
+    from simulator.oracles.families.family import Family
 
 Number: TypeAlias = int | float | Fraction
 Array: TypeAlias = npt.NDArray[Any]  # float64, or Fractions as objects
@@ -62,7 +66,7 @@ class DrafterLaw:
         for name, row in (("begin", self.begin), *(("a row of transition", row) for row in self.transition)):
             for p in row:
                 probability(name, p)
-            if len(row) != size or abs(sum(row) - 1) > 1e-12:
+            if len(row) != size or abs(float(sum(row)) - 1) > 1e-12:
                 raise InvalidInput(f"{name} must be {size} probabilities that add up to 1, got {list(row)}")
 
     @cached_property
@@ -149,7 +153,7 @@ def acceptance(*rates: Number) -> DrafterLaw:
         raise InvalidInput("acceptance needs at least one rate")
     for rate in rates:
         probability("acceptance", rate)
-    if any(b > a for a, b in zip(rates, rates[1:], strict=False)):
+    if any(b > a for a, b in pairwise(rates)):
         raise InvalidInput(f"acceptance must not increase with the distance, got {list(rates)}")
     return DrafterLaw(f"acceptance {rates[0]}", (Kind(lambda offset: rates[min(offset, len(rates)) - 1]),))
 
@@ -175,10 +179,36 @@ def markov(stay: Sequence[Number], kinds: Sequence[Kind]) -> DrafterLaw:
     return DrafterLaw("markov", tuple(kinds), ((1 - a, a), (b, 1 - b)), (share, 1 - share))
 
 
+def law_of(family: Family, cap: int) -> DrafterLaw:
+    """The law of a family of `simulator.oracles.families`; `cap` > W of every schedule it is to meet. In float64.
+
+    Raises InvalidInput for one with noise, which Assumption 3.1 does not survive, or whose difficulty depends on the position.
+    """
+    process = family.process(cap)
+    if family.noise or process.turn:
+        raise InvalidInput(f"no exact law of {family}: simulate it")
+    a, b = process.switch
+    kinds = [
+        Kind(
+            _table(process.below[regime]),
+            process.surprise[regime],
+            process.predictable[regime] if process.surprise[regime] else 1.0,
+        )
+        for regime in (0, 1)
+    ]
+    if a + b == 0:
+        return DrafterLaw(str(family), (kinds[0],))
+    return DrafterLaw(str(family), tuple(kinds), ((1 - a, a), (b, 1 - b)), (b / (a + b), a / (a + b)))
+
+
+def _table(below: npt.NDArray[np.float64]) -> Survival:
+    return lambda offset: float(1 - below[min(offset, len(below)) - 1])
+
+
 def _survival(weights: Sequence[Number]) -> Survival:
     for weight in weights:
         probability("a weight of the lag histogram", weight)
-    if abs(sum(weights) - 1) > 1e-12:
+    if abs(float(sum(weights)) - 1) > 1e-12:
         raise InvalidInput(f"the weights of the lag histogram must add up to 1, got {sum(weights)}")
     tails: list[Number] = [0]
     for weight in reversed(weights):
@@ -224,8 +254,8 @@ class Chain:
         size = len(law.initial)
         self._size = size
         self._moves: dict[tuple[int, int], Array] = {}  # (tokens committed, next place) -> [places x Z, Z]
-        for index, committed, after, matrix in moves:
-            block = self._moves.setdefault((committed, after), self._zeros(len(self.places) * size, size))
+        for index, committed, to, matrix in moves:
+            block = self._moves.setdefault((committed, to), self._zeros(len(self.places) * size, size))
             block[index * size : (index + 1) * size] += matrix
 
     def _calls(self, place: Place) -> list[tuple[int, Place, Array]]:
@@ -301,51 +331,51 @@ class Chain:
     def long_run(self, cost: Callable[[int], Number] = lambda rows: 1) -> LongRun:
         """Tokens and cost(rows) per call in the long run.
 
-        Raises InvalidInput when the drafter never leaves a kind that it may or may not reach: then there is no one long run.
+        Raises InvalidInput when chance decides which kinds a run ends up with: then there is no one long run.
         """
         size = len(self.places) * self._size
         move, gain = self._zeros(size, size), self._zeros(size)
         for (committed, after), block in self._moves.items():
             move[:, after * self._size : (after + 1) * self._size] += block
             gain = gain + committed * block.sum(axis=1)
-        begin = [z for z, p in enumerate(self.law.initial) if p]
-        recurrent = _recurrent(move != 0, begin)
-        if recurrent is None:
-            raise InvalidInput(f"{self.law.name}: the long run depends on where a run ends up")
-        weights = stationary(move[np.ix_(recurrent, recurrent)])
-        costs = self.law.array([cost(self.rows(self.places[state // self._size])) for state in recurrent])
-        return LongRun(weights @ gain[recurrent], weights @ costs)
+        weights = stationary(move, [z for z, p in enumerate(self.law.initial) if p])
+        costs = self.law.array([cost(self.rows(place)) for place in self.places])
+        tokens: Number = weights @ gain
+        time: Number = weights.reshape(len(self.places), -1).sum(axis=1) @ costs
+        return LongRun(tokens, time)
 
 
-def _recurrent(leads: npt.NDArray[np.bool_], begin: Sequence[int]) -> list[int] | None:
-    """The only closed class reachable from `begin`, or None if there are several."""
+def stationary(move: Array, begin: Sequence[int]) -> Array:
+    """The long-run shares of the states of a chain that starts in `begin`. move [n, n], result [n]
+
+    By the elimination of Grassmann, Taksar and Heyman: nothing is subtracted, so that every share is accurate to a few units of
+    2^-53 times the size, and exact on Fractions. Raises InvalidInput when chance decides where a run ends up.
+    """
     from scipy.sparse.csgraph import connected_components
 
-    count, label = connected_components(leads, directed=True, connection="strong")
+    leads = move != 0
     reach, todo = set(begin), list(begin)
     while todo:
         new = set(np.flatnonzero(leads[todo.pop()]).tolist()) - reach
         reach |= new
         todo += new
-    left = {int(label[a]) for a, b in np.argwhere(leads).tolist() if label[a] != label[b]}
-    closed = {int(label[state]) for state in reach} - left
+    label = connected_components(leads, directed=True, connection="strong")[1]
+    here, there = np.nonzero(leads)
+    left = set(label[here[label[here] != label[there]]].tolist())
+    closed = set(label[sorted(reach)].tolist()) - left
     if len(closed) != 1:
-        return None
-    return [state for state in sorted(reach) if label[state] in closed]
-
-
-def stationary(move: Array) -> Array:
-    """The stationary law of an irreducible chain, by the elimination of Grassmann, Taksar and Heyman: nothing is subtracted,
-    so that every entry is accurate to a few units of 2^-53 times the size, and exact on Fractions."""
-    move = move.copy()
-    for n in range(len(move) - 1, 0, -1):
-        move[:n, n] /= move[n, :n].sum()
-        move[:n, :n] += np.multiply.outer(move[:n, n], move[n, :n])
-    weights = move[0, :].copy() * 0
-    weights[0] += 1
-    for n in range(1, len(move)):
-        weights[n] = weights[:n] @ move[:n, n]
-    return weights / weights.sum()
+        raise InvalidInput("the long run depends on where a run ends up")
+    states = [state for state in sorted(reach) if label[state] in closed]
+    part = move[np.ix_(states, states)]
+    for n in range(len(part) - 1, 0, -1):
+        part[:n, n] /= part[n, :n].sum()
+        part[:n, :n] += np.multiply.outer(part[:n, n], part[n, :n])
+    weights: Array = move[0] * 0
+    weights[states[0]] += 1
+    for n in range(1, len(part)):
+        weights[states[n]] = weights[states[:n]] @ part[:n, n]
+    weights /= weights.sum()
+    return weights
 
 
 def tokens_per_nfe(schedule: Schedule, law: DrafterLaw, length: int) -> Number:

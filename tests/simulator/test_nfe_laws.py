@@ -51,7 +51,7 @@ def drafters(law: DrafterLaw, length: int) -> dict[tuple[int, ...], Q]:
                 base = weight * law.transition[x][y]
                 step[(*vector, k), y, k] += base * kind.surprise
                 tails = [1, *(kind.survival(j) for j in range(1, k + 1)), 0]
-                for lag, (tail, following) in enumerate(zip(tails, tails[1:], strict=False)):
+                for lag, (tail, following) in enumerate(itertools.pairwise(tails)):
                     here = base * (1 - kind.surprise) * (tail - following)
                     step[(*vector, k - lag), y, last] += here * kind.rho
                     step[(*vector, max(k - lag, last)), y, last] += here * (1 - kind.rho)
