@@ -56,6 +56,8 @@ Schedules = Annotated[
     ),
 ]
 Widths = Annotated[list[int] | None, typer.Option("--width", "-w", help="Speculative width W; repeatable. Default: 8.")]
+Prompt = Annotated[list[str] | None, typer.Option(help="Decode this text instead; repeatable.")]
+PromptIds = Annotated[str | None, typer.Option(help="Decode these token ids instead, comma-separated.")]
 Start = Annotated[str, typer.Option(help="algorithm (empty first draft), wide, sampled or prompt (the paper's E.2).")]
 
 
@@ -178,8 +180,8 @@ def validate(
     schedule: Schedules = None,
     width: Widths = None,
     prompts: Annotated[int, typer.Option(help="How many held-out prompts to decode.")] = 6,
-    prompt: Annotated[list[str] | None, typer.Option(help="Decode this text instead; repeatable.")] = None,
-    prompt_ids: Annotated[str | None, typer.Option(help="Decode these token ids instead, comma-separated.")] = None,
+    prompt: Prompt = None,
+    prompt_ids: PromptIds = None,
     max_new_tokens: Annotated[int, typer.Option(help="Tokens per prompt, L.")] = 64,
     dtype: Annotated[str, typer.Option(help="float64, float32 or bfloat16.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
@@ -204,16 +206,10 @@ def validate(
     if threads < 1:
         raise InvalidInput(f"--threads must be >= 1, got {threads}")
     torch, loaded = _load_model(model, dtype, device)
-    from realmodel.loading import held_out_prompts
     from realmodel.validate import validate as run
 
     torch.set_num_threads(threads)
-    if prompt_ids is not None:
-        texts = [("--prompt-ids", tuple(_integers("--prompt-ids", prompt_ids)))]
-    elif prompt:
-        texts = [(f"--prompt {i}", tuple(loaded.tokenizer.encode(text).ids)) for i, text in enumerate(prompt, start=1)]
-    else:
-        texts = [(item.name, tuple(loaded.tokenizer.encode(item.text).ids)) for item in held_out_prompts(prompts)]
+    texts = _texts(loaded, prompts, prompt, prompt_ids)
     limits = Limits.of(max_new_tokens, loaded.eos)
     traced: list[TracedRequest] = []
     results = []
@@ -241,6 +237,56 @@ def validate(
     replay_line(quiet)
     verdicts = {tally.verdict for result in results for tally in result.schedules}
     return 1 if "DIFFERENT" in verdicts else 2 if "NOT RUN" in verdicts else 0
+
+
+@app.command()
+def audit(
+    model: Annotated[str, typer.Option(help="embedded, or a local folder laid out like it.")] = "embedded",
+    schedule: Schedules = None,
+    width: Widths = None,
+    prompts: Annotated[int, typer.Option(help="How many held-out prompts to audit.")] = 12,
+    prompt: Prompt = None,
+    prompt_ids: PromptIds = None,
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens per prompt, L.")] = 64,
+    dtype: Annotated[str, typer.Option(help="float64, float32 or bfloat16.")] = "float32",
+    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    threads: Annotated[int, typer.Option(help="CPU threads of the network; 1 is steadiest for a small model.")] = 1,
+    start: Annotated[str, typer.Option(help="algorithm, wide or sampled.")] = "algorithm",
+    maps: Annotated[int, typer.Option(help="How many prompts to draw cell by cell.")] = 1,
+    json_file: Json = None,
+    quiet: Quiet = False,
+) -> int:
+    """How far is a real drafter from Assumption 3.1, and did Theorem 3.2 hold anyway? Its JSON can be simulated."""
+    from functools import partial
+
+    from simulator.records import Limits
+
+    by_width = _schedules(schedule or ["linear", "packed", "quadratic"], width, start)
+    Limits.of(max_new_tokens)
+    if threads < 1:
+        raise InvalidInput(f"--threads must be >= 1, got {threads}")
+    if maps < 0:
+        raise InvalidInput(f"--maps must be >= 0, got {maps}")
+    torch, loaded = _load_model(model, dtype, device)
+    _, reference = _load_model(model, "float64", device)
+    from realmodel.audit import audit as run
+
+    torch.set_num_threads(threads)
+    texts = _texts(loaded, prompts, prompt, prompt_ids)
+    limits = Limits.of(max_new_tokens, loaded.eos)
+    audits = [
+        run(loaded, reference, texts, schedules, limits, w, start, progress=partial(progress, label=f"W = {w}", quiet=quiet))
+        for w, schedules in by_width.items()
+    ]
+    if not quiet:
+        from reports.audit_view import print_audit
+
+        for result in audits:
+            print_audit(result, maps)
+    arguments = {"model": model, "dtype": dtype, "device": device, "max_new_tokens": max_new_tokens, "start": start}
+    write_json(json_file, "audit", arguments, [result.plain() for result in audits])
+    replay_line(quiet)
+    return 1 if any(result.faults for result in audits) else 0
 
 
 @app.command()
@@ -412,6 +458,19 @@ def check_outputs(
     write_json(json_file, "check-outputs", arguments, [report.plain()])
     replay_line(quiet)
     return report.exit_code
+
+
+def _texts(loaded: Any, prompts: int, prompt: list[str] | None, prompt_ids: str | None) -> list[tuple[str, tuple[int, ...]]]:
+    """The prompts asked for, by name."""
+    from realmodel.loading import held_out_prompts
+
+    if prompt_ids is not None and prompt:
+        raise InvalidInput("--prompt and --prompt-ids both name what to decode; give one of them")
+    if prompt_ids is not None:
+        return [("--prompt-ids", tuple(_integers("--prompt-ids", prompt_ids)))]
+    if prompt:
+        return [(f"--prompt {i}", tuple(loaded.tokenizer.encode(text).ids)) for i, text in enumerate(prompt, start=1)]
+    return [(item.name, tuple(loaded.tokenizer.encode(item.text).ids)) for item in held_out_prompts(prompts)]
 
 
 def _load_model(model: str, dtype: str, device: str) -> Any:

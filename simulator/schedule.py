@@ -46,6 +46,10 @@ class Schedule:
     opening: tuple[Ask, ...]
     cycle: tuple[Ask, ...]
 
+    def __post_init__(self) -> None:
+        if not self.cycle:
+            raise InvalidInput(f"the schedule {self.name!r} needs a cycle of at least 1 call")
+
     def init(self, prompt: Sequence[int], limits: Limits) -> State:
         """The state before the first call: P_0 = P, D_0 empty."""
         return State(tuple(prompt), len(prompt), Draft(), 0, limits)
@@ -54,14 +58,21 @@ class Schedule:
         """The state of a request that already has verified `output` and, perhaps, a draft for the positions after it.
 
         It enters the cycle where that draft can be verified, or at its beginning without one; the start is behind it.
-        Raises InvalidInput when a draft token has no law.
+        Raises InvalidInput when a draft token has no law, or one that cannot draw it, or when `output` goes on after a stop.
         """
         if len(draft.tokens) != len(draft.laws):
             raise InvalidInput(
                 f"a draft needs one stored law per token, got {len(draft.tokens)} tokens, {len(draft.laws)} laws"
             )
+        for token, law in zip(draft.tokens, draft.laws, strict=True):
+            if not law.probability(token) > 0:
+                raise InvalidInput(f"the draft token {token} cannot have been drawn from its stored law, {law}")
+        prefix = (*prompt, *output)
+        for end in range(len(prompt) + 1, len(prefix)):
+            if stop := limits.reached(prefix[:end], len(prompt)):
+                raise InvalidInput(f"the output goes on after its token {end - len(prompt)}, where {stop!r} ends it")
         skip = next(index for index, ask in enumerate(self.cycle) if ask.verify) if draft.tokens else 0
-        return State((*prompt, *output), len(prompt), draft, len(self.opening) + skip, limits)
+        return State(prefix, len(prompt), draft, len(self.opening) + skip, limits)
 
     def request(self, state: State) -> Call:
         """The forward pass to make now. Not to be asked of a state that has stopped."""

@@ -11,8 +11,9 @@ import pytest
 
 from proofs_check.ledger import Check, Entry
 from reports import cli, output
-from simulator import Limits, Sampled, generate, packed
+from simulator import Limits, Sampled, generate, named, packed
 from simulator.oracles import TabularModel, random_tables
+from simulator.oracles.empirical import load_audits, replay_nfe
 
 
 @pytest.fixture
@@ -65,6 +66,9 @@ BAD = {
     "check-outputs /no/such/file --reference json:dumps": "cannot read '/no/such/file'",
     "check-outputs x --reference no-such-model": "unknown model 'no-such-model'",
     "check-outputs x --reference json:dumps --alpha 0": "--alpha must lie in 0 .. 1",
+    "audit --maps -1": "--maps must be >= 0",
+    "audit --start prompt --prompts 1": "start",
+    "validate --prompt x --prompt-ids 5": "give one of them",
     "prove --workers -1": "--workers must be >= 0",
     "prove --check nonsense": "no check is called 'nonsense'; allowed: a name in the ledger, or ",
     "prove --claim THM9": "no check is about 'THM9'; allowed: ",
@@ -315,6 +319,18 @@ def test_validate(run, tmp_path):
     assert [tally["name"] for tally in result["schedules"]] == ["ar", "linear", "packed", "quadratic"]
     assert all(tally["tokens"] == result["reference"]["tokens"] for tally in result["schedules"])
     assert {tally["verdict"] for tally in result["schedules"]} == {"EXACT"}
+
+
+def test_audit(run, tmp_path):
+    pytest.importorskip("torch")
+    file = tmp_path / "audit.json"
+    code, out, _ = run(f"audit --prompts 1 --max-new-tokens 12 -w 3 --json {file}")
+    assert code == 0
+    assert "ASM3.1" in out
+    [recordings] = load_audits(file).values()
+    assert recordings.width == 3
+    measured = recordings.prompts[0].measured
+    assert replay_nfe(recordings, [(name, named(name, 3)) for name in measured]) == [measured]
 
 
 def test_interrupted_writing_leaves_nothing(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from simulator import (
     InvalidInput,
     Limits,
+    RationalLaw,
     Resumption,
     Sampled,
     ar,
@@ -70,6 +71,14 @@ def test_a_resumed_request_is_the_same_request(make):
         state, _ = schedule.absorb(state, call, tables(call), coins.at(calls + 1))
     done = generate(tables, schedule, (1,), limits, coins, Resumption(state, len(whole)))
     assert (done.nfe, done.stop) == (0, "length")
+
+
+def test_resuming_refuses_what_no_run_can_have_left():
+    law = RationalLaw.weighted((1, 0))
+    with pytest.raises(InvalidInput, match="token 1 cannot have been drawn"):
+        packed(3).resume((), (0,), Limits.of(4), Draft((1,), (law,)))
+    with pytest.raises(InvalidInput, match="after its token 1, where 'eos'"):
+        packed(3).resume((), (2, 0), Limits.of(4, 2))
 
 
 def test_resuming_needs_the_stored_laws():

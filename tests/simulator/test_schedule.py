@@ -441,7 +441,9 @@ def test_the_target_as_drafter_is_accepted_in_full() -> None:
         (lambda: linear(4, "wild"), ["'wild'", *STARTS]),
         (lambda: named("ar", 4, "wild"), ["'wild'", *STARTS]),
         (lambda: named("ar", 4, "sampled"), ["algorithm", "'sampled'"]),
-        (lambda: Limits.of(-1), ["max_new_tokens must be >= 0", "-1"]),
+        (lambda: Limits.of(-1), ["max_new_tokens must be an integer >= 0", "-1"]),
+        (lambda: Limits.of(float("nan")), ["integer >= 0", "nan"]),  # type: ignore[arg-type]
+        (lambda: Schedule("mine", (), ()), ["'mine'", "at least 1 call"]),
         (lambda: Limits.of(3, -1), ["EOS", ">= 0", "-1"]),
         (lambda: Limits.of(3, [4, -2]), ["EOS", "-2"]),
         (lambda: ThresholdModel([1, 3]), ["c*_2", "0 .. 2", "3"]),
