@@ -35,6 +35,11 @@ def draw(
     """
     runs, count = lags.shape
     cap = below.shape[1] - 1
+    surprising = surprise[0] + surprise[1] > 0
+    seen = (  # a coin below this is a surprise or predictable
+        surprise[0] + (1 - surprise[0]) * predictable[0],
+        surprise[1] + (1 - surprise[1]) * predictable[1],
+    )
     for r in range(runs):
         begin, step = keys[r, 0], keys[r, 1]
         regime, last = carried[r, 0], carried[r, 1]
@@ -55,12 +60,12 @@ def draw(
                 lag = guide[regime, int(u * GUIDE)]
                 while below[regime, lag] <= u:
                     lag += 1
-            if surprise[regime] > 0 or last > 0:
+            if surprising:
+                # Conditional expressions, since a processor cannot foresee these coins. Without a surprise, k - last is k.
                 u = uniform(begin, step, address + np.uint64(2))
-                if u < surprise[regime]:
-                    last, lag = k, 0
-                elif last > 0 and u >= surprise[regime] + (1 - surprise[regime]) * predictable[regime]:
-                    lag = min(lag, k - last)
+                lag = min(lag, k - last) if u >= seen[regime] else lag
+                lag = 0 if u < surprise[regime] else lag
+                last = k if u < surprise[regime] else last
             lags[r, i] = min(lag, k, cap)
         carried[r, 0], carried[r, 1] = regime, last
 

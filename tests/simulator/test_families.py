@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from simulator import InvalidInput, Limits, Schedule, generate, linear, packed, quadratic
-from simulator.nfe import laws as exact
 from simulator.nfe import blocks, simulate
+from simulator.nfe import laws as exact
 from simulator.nfe.coins import DRAFTER, NOISE
 from simulator.nfe.sampling import Sampler
 from simulator.oracles import ThresholdModel
