@@ -32,8 +32,9 @@ def affine(tau: float, delta: float) -> Cost:
 
 
 def measured(times: Mapping[int, float]) -> Cost:
-    """Straight lines through {rows: time of a call}; the last one goes on, but does not fall, and below the first point the time
-    stays what it is there.
+    """Straight lines through {rows: time of a call}; the last one goes on, but does not fall.
+
+    Below the first point the time stays what it is there.
 
     Raises InvalidInput for fewer than two points, rows < 1 or a time that is not positive.
     """
@@ -41,10 +42,10 @@ def measured(times: Mapping[int, float]) -> Cost:
     if len(points) < 2 or points[0][0] < 1 or min(times.values()) <= 0:
         raise InvalidInput(f"a cost curve needs two points at least, rows >= 1 and times > 0; got {dict(points)}")
     at, values = zip(*points, strict=True)
-    slope = max(0.0, (values[-1] - values[-2]) / (at[-1] - at[-2]))
+    slope = max(0.0, float(values[-1] - values[-2]) / (at[-1] - at[-2]))
 
     def cost(rows: int) -> float:
-        return float(np.interp(rows, at, values)) + slope * max(0, rows - at[-1])
+        return float(np.interp(rows, at, values) + slope * max(0, rows - at[-1]))
 
     return cost
 
