@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import multiprocessing
 import resource
+import signal
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
@@ -28,7 +31,7 @@ def in_child(work: Callable[[Callable[[T], None]], None], limit: float) -> Itera
     """
     context = multiprocessing.get_context("fork")
     receiving, sending = context.Pipe(duplex=False)
-    child = context.Process(target=_child, args=(work, sending), daemon=True)
+    child = context.Process(target=_child, args=(work, sending))  # no daemon: it may have children of its own
     child.start()
     sending.close()
     try:
@@ -50,6 +53,8 @@ def in_child(work: Callable[[Callable[[T], None]], None], limit: float) -> Itera
 
 
 def _child(work: Callable[[Callable[[Any], None]], None], sending: Connection) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # no Linux
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it does not outlive whoever waits for it
     try:
         with open("/proc/self/statm") as statm:
             held = int(statm.read().split()[0]) * resource.getpagesize()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from proofs_check.findings import Finding, Symptom
 from simulator.chance import Sampled, Source
-from simulator.decode import Generation, Model, Policy, generate
+from simulator.decode import Generation, Model, Policy, decode
 from simulator.errors import ContractError
 from simulator.laws import Law, argmax
 from simulator.oracles import HashRule, RecurrentModel
@@ -24,6 +24,14 @@ from simulator.schedule import Schedule
 T = TypeVar("T")
 
 
+def completed(model: Model, schedule: Policy, prompt: Tokens, limits: Limits, chance: Source) -> Generation:
+    """`simulator.decode.generate`, for schedules that may not say why they stop."""
+    steps = tuple(decode(model, schedule, prompt, limits, chance))
+    tokens = tuple(token for step in steps for token in step.committed)
+    stop: Any = steps[-1].stop if steps else schedule.init(prompt, limits).stop
+    return Generation(tokens, steps, stop)
+
+
 @dataclass(frozen=True)
 class System:
     """A decoder in parts."""
@@ -31,7 +39,7 @@ class System:
     schedule: Policy
     declares: Schedule | None = None  # the policy whose calls it must make; None leaves its counts open
     processed: Callable[..., Model] = processed  # as `simulator.processing.processed`
-    drive: Callable[..., Generation] = generate  # as `simulator.decode.generate`
+    drive: Callable[..., Generation] = completed  # as `simulator.decode.generate`
     session: Callable[[HashRule], Model] = RecurrentModel  # a model with a cache, as `simulator.oracles.RecurrentModel`
     source: str = ""  # Python that defines `schedule`, for programs that show a finding again
     seed: int = 0  # of the tables, drafters and coins of every stage

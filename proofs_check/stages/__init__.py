@@ -13,8 +13,8 @@ from proofs_check.stages.law import law, small_law
 from proofs_check.system import System
 
 STAGES: dict[str, Callable[[System], str]] = {
-    "contract": contract,
     "determinism": determinism,
+    "contract": contract,
     "greedy": greedy,
     "chance": chance,
     "small law": small_law,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import NoReturn
 
 import numpy as np
 
+from proofs_check.sandbox import ChildEnded, in_child
 from proofs_check.stages.greedy import Seen
 from proofs_check.system import Found, Instance, NotReached, System, described, found, picture, program, watched, with_chance
 from simulator.chance import Purpose, Sampled
@@ -22,18 +24,37 @@ _LAST = 1 - 2.0**-53  # the largest coin
 
 
 def determinism(system: System) -> str:
-    """A request is answered the same way again, after other requests, and whatever global generators hold."""
+    """A request is answered the same way whatever was asked before it, and whatever global generators hold."""
     instances = list(_requests(system.seed))
-    first = [_run(system, instance, 0) for instance in instances]
     runs = len(instances)
-    if not any(isinstance(outcome, Generation) for outcome in first):
-        raise NotReached(f"never reached: the end of a request; {first[0]}")
-    for world, order in enumerate((range(runs - 1, -1, -1), [i for i in range(runs) for _ in range(2)]), start=1):
-        for i in order:
-            again = _run(system, instances[i], world)
-            if again != first[i]:
-                _differs(system, instances[i], first[i], again)
+    orders = (range(runs), range(runs - 1, -1, -1), [i for i in range(runs) for _ in range(2)])
+    first, *others = [_answers(system, instances, order, world) for world, order in enumerate(orders)]
+    if not any(isinstance(outcomes[0], Generation) for outcomes in first.values()):
+        raise NotReached(f"never reached: the end of a request; {first[0][0]}")
+    for later in others:
+        for i, outcomes in later.items():
+            for outcome in outcomes:
+                if outcome != first[i][0]:
+                    _differs(system, instances[i], first[i][0], outcome)
     return f"{4 * runs} runs of {runs} requests, in three orders"
+
+
+def _answers(
+    system: System, instances: Sequence[Instance], order: Iterable[int], world: int
+) -> dict[int, list[Generation | str]]:
+    """The requests in that order, by a copy of the system that has seen nothing before."""
+
+    def work(send: Callable[[tuple[int, Generation | str]], None]) -> None:
+        for i in order:
+            send((i, _run(system, instances[i], world)))
+
+    outcomes: defaultdict[int, list[Generation | str]] = defaultdict(list)
+    try:
+        for i, outcome in in_child(work, system.limit / 5):
+            outcomes[i].append(outcome)
+    except ChildEnded as ended:
+        raise NotReached(f"never reached: the end of the requests; {ended}") from None
+    return outcomes
 
 
 def _requests(seed: int) -> Iterator[Instance]:
@@ -100,18 +121,17 @@ def edges(system: System) -> str:
             run = watched(system, instance)
             runs += 1
             seen.steps(run.generation.steps)
-            prefix: Tokens = ()
-            for step in run.generation.steps:
-                fallbacks += step.fallback
-                for i, token in enumerate(step.verified[: step.accepted + 1]):
-                    forbidden += not model.target(prefix + step.verified[:i]).probability(token)
-                for token in step.committed:
-                    if not model.target(prefix).probability(token) > 0:
-                        statement = f"it emits {token} after {list(prefix)}, which has target probability 0"
-                        found("law", statement, f"{described(instance)}\n{picture(run.generation.steps)}")
-                    prefix += (token,)
-    seen.require(forbidden, "a test of a draft token with target probability 0")
-    return f"{runs} runs, {forbidden} tests of forbidden tokens, {fallbacks} residuals rounded to 0"
+            fallbacks += sum(step.fallback for step in run.generation.steps)
+            for call in run.calls:
+                for i, token in enumerate(call.draft):
+                    forbidden += not model.target(call.prefix + call.draft[:i]).probability(token)
+            for i, token in enumerate(run.generation.tokens):
+                prefix = run.generation.tokens[:i]
+                if not model.target(prefix).probability(token) > 0:
+                    statement = f"it emits {token} after {list(prefix)}, which has target probability 0"
+                    found("law", statement, f"{described(instance)}\n{picture(run.generation.steps)}")
+    seen.require(forbidden, "a draft token with target probability 0")
+    return f"{runs} runs, {forbidden} forbidden tokens drafted, {fallbacks} residuals rounded to 0"
 
 
 class _ByPurpose:

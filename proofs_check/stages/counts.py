@@ -87,8 +87,9 @@ def _instances(seed: int) -> Iterator[Instance]:
         thresholds = tuple(random_lags(60, mean_lag, rng).tolist())
         truth = [1 + k % 6 for k in range(60)]  # so that a draft for another position shows
         truth[draws.randrange(2, 60)] = 7
-        source = f"ThresholdModel({thresholds}, truth={tuple(truth)}, vocabulary=8)"
-        yield Instance(made(source), source, Limits.of(60, 7 if number % 2 else None))
+        prompt = (5, 6, 7)[:number]
+        source = f"ThresholdModel({thresholds}, truth={tuple(truth)}, vocabulary=8, prompt_length={len(prompt)})"
+        yield Instance(made(source), source, Limits.of(60, 7 if number % 2 else None), prompt)
     for share in (0.5, 0.8, 0.95):  # drafters without Assumption 3.1
         for _ in range(3):
             rows = [[int(draws.random() < share) for _ in range(12)] for _ in range(24)]

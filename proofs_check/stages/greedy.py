@@ -96,7 +96,7 @@ def _events() -> Iterator[tuple[Tokens, Limits, Tokens, Tokens]]:
             yield thresholds, Limits.of(j), (), ends_in_eos
             yield thresholds, Limits.of(far, 0), (j + 1,), ()
             yield thresholds, Limits.of(far, (0, _VOCABULARY - 1)), (j + 1,), ends_in_eos
-            yield thresholds, Limits.of(far, (_VOCABULARY - 1, _TRUTH[j])), (), ends_in_eos
+            yield thresholds, Limits.of(far, (1, _TRUTH[j], _VOCABULARY - 1)), (), ends_in_eos
             yield thresholds, Limits.of(far, stop=[_TRUTH[j : j + 2]]), (), ()
             yield thresholds, Limits.of(far, stop=[_TRUTH[j : j + 3], _TRUTH[j + 1 : j + 2]]), (), ()
             yield thresholds, Limits.of(far, stop=[(99,), _TRUTH[j : j + 5]]), (), ()

@@ -6,15 +6,17 @@ sampled instead: a statistical test with false-alarm odds ALPHA, which the stage
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any, NamedTuple, NoReturn
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from proofs_check.chain import REJECTION, TWO_WAYS, WINDOW, Reached, disjoint, near_equal
 from proofs_check.findings import Finding
 from proofs_check.stages.greedy import Seen
 from proofs_check.system import Found, Instance, NotReached, System, found, watched
-from simulator.chance import Chance, Sampled, ValueNeeded
+from simulator.chance import Chance, Purpose, Sampled, ValueNeeded, enumerated
 from simulator.decode import Model, Policy
 from simulator.errors import ContractError
 from simulator.exact import ExactLaw, Visit, autoregressive_law, summed, visits
@@ -23,12 +25,14 @@ from simulator.oracles import TabularModel, always_wrong, constant, eos_happy, r
 from simulator.processing import Processing, Processor, processed
 from simulator.records import Call, Limits, Reply, State, Step, Tokens
 
+T = TypeVar("T")
 ALPHA = 1e-6  # of all tests of one run of the battery together
 _OUTCOMES = 6000  # of one request; more are not enumerated
 _ALL_OUTCOMES = 60_000
 _SAMPLES = 3000
 _SAMPLED = 3  # requests
 _FEW = 20  # laws enumerated
+_MANY = "too many outcomes to enumerate"
 _PLAIN = Processing()
 
 
@@ -122,24 +126,70 @@ def cases(seed: int) -> Iterator[Case]:
         yield Case(source, tables, Limits.of(4, 2, [(0, 1), (1, 0, 1)]))
         yield Case(source, tables, Limits.of(4), top_k)
         yield Case(source, tables, Limits.of(4), top_p)
+        for length in (6, 8):  # faults that need a history
+            small = random_tables(2, number, top_weight=3)
+            yield Case(f"random_tables(2, seed={number}, top_weight=3)", small, Limits.of(length))
         ties = random_tables(4, number, top_weight=1)
         yield Case(f"random_tables(4, seed={number}, top_weight=1)", ties, Limits.of(6, 2), cold)
         yield Case(source, tables, Limits.of(5, 2), prompt=(0, 2))
 
 
 def small_law(system: System) -> str:
-    """A few small cases, before anything that takes time."""
-    runs = 0
+    """A few small cases, before anything that takes time: call by call, and as whole runs that share all their coins."""
+    laws = wholes = 0
     for case in system.in_time(small_cases(system.seed), 0.2):
+        model = case.model(system.processed)
         try:
-            exact = summed(_visits(_Counted(system.schedule, _OUTCOMES), case.model(system.processed), case))
+            exact = summed(_visits(_Counted(system.schedule, _OUTCOMES), model, case))
+            laws += 1
+            _compare(system, exact.output, case)
+        except _TooMany:
+            pass
+        try:
+            output = _whole(system, model, case)
         except _TooMany:
             continue
-        runs += 1
-        _compare(system, exact, case)
-    if not runs:
+        wholes += 1
+        _compare(system, output, case)
+    if not laws and not wholes:
         raise NotReached("no law is small enough to enumerate")
-    return f"{runs} laws, equal as rationals"
+    return f"{laws} laws call by call, {wholes} of whole runs, equal as rationals"
+
+
+class _Addressed:
+    """The coins of a whole run, each under its own address."""
+
+    def __init__(self, chance: Any) -> None:
+        self.chance = chance
+
+    def at(self, call: int) -> _Addressed:
+        return _AddressedCall(self.chance, call)
+
+
+class _AddressedCall(_Addressed):
+    def __init__(self, chance: Any, call: int) -> None:
+        super().__init__(chance)
+        self.call = call
+
+    def uniform(self, purpose: Purpose, position: int) -> Any:
+        return self.chance.uniform((self.call, purpose), position)
+
+
+def _whole(system: System, model: Model, case: Case) -> dict[Tokens, Fraction]:
+    """The law of the output, one run of the driver for every outcome: sees coins that are shared between calls."""
+    left = _OUTCOMES // 4
+
+    def run(chance: Any) -> Tokens:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise _TooMany(_MANY)
+        return tuple(system.drive(model, system.schedule, case.prompt, case.limits, _Addressed(chance)).tokens)
+
+    law: defaultdict[Tokens, Fraction] = defaultdict(Fraction)
+    for weight, output in _enumerable(partial(enumerated, run), case):
+        law[output] += weight
+    return dict(law)
 
 
 def law(system: System) -> str:
@@ -156,7 +206,7 @@ def law(system: System) -> str:
             continue
         counted = _Counted(system.schedule, min(_OUTCOMES, left))
         try:
-            chain = list(_visits(counted, case.model(system.processed), case))
+            chain = _visits(counted, case.model(system.processed), case)
         except _TooMany as error:
             too_large.append(case)
             reason = str(error)
@@ -170,7 +220,7 @@ def law(system: System) -> str:
         transitions += exact.transitions
         left -= exact.transitions
         runs += 1
-        _compare(system, exact, case)
+        _compare(system, exact.output, case)
         if system.declares is not None and other_calls is None:
             theirs = summed(visits(system.declares, case.model(processed), case.prompt, case.limits))
             other_calls = _compare_calls(exact, theirs, system.declares.name, case)
@@ -206,35 +256,37 @@ class _Counted:
     def absorb(self, state: State, call: Call, reply: Reply, chance: Chance) -> tuple[State, Step]:
         self.left -= 1
         if self.left < 0:
-            raise _TooMany("too many outcomes to enumerate")
+            raise _TooMany(_MANY)
         return self.schedule.absorb(state, call, reply, chance)
 
 
-def _visits(schedule: Any, model: Model, case: Case) -> Iterator[Visit]:
+def _visits(schedule: Any, model: Model, case: Case) -> list[Visit]:
+    return _enumerable(lambda: list(visits(schedule, model, case.prompt, case.limits, max_calls=60)), case)
+
+
+def _enumerable(enumerate_all: Callable[[], T], case: Case) -> T:
+    """Raises _TooMany for what may be right and has no law by enumeration; ends the stage for what is wrong."""
     try:
-        yield from visits(schedule, model, case.prompt, case.limits, max_calls=60)
+        return enumerate_all()
     except _TooMany:
         raise
-    except ContractError as error:
-        if any(isinstance(cause, ValueNeeded) for cause in _causes(error)):
-            raise _TooMany("it computes with the values of coins") from error
-        _contract(str(error), case)
     except Exception as error:
         if any(isinstance(cause, ValueNeeded) for cause in _causes(error)):
             raise _TooMany("it computes with the values of coins") from error
-        found("contract", f"it raises {type(error).__name__}: {error}", str(case))
+        if not isinstance(error, ContractError):
+            found("contract", f"it raises {type(error).__name__}: {error}", str(case))
+        text = str(error)
+        if "after its call" in text:
+            raise _TooMany("it keeps coins from one call to the next") from error
+        if "pure function" in text:
+            found("determinism", f"under enumerated coins it is no function of `chance` alone: {text}", str(case))
+        found("progress" if "still running" in text or "without emitting" in text else "contract", text, str(case))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
-
-
-def _contract(error: str, case: Case) -> NoReturn:
-    if "pure function" in error or "after its call" in error:
-        found("determinism", f"under enumerated coins it is no function of `chance` alone: {error}", str(case))
-    found("progress" if "still running" in error else "contract", error, str(case))
 
 
 def _sampled(system: System, too_large: list[Case]) -> str:
@@ -296,17 +348,17 @@ def _program(system: System, case: Case) -> str:
     )
 
 
-def _compare(system: System, exact: ExactLaw, case: Case) -> None:
+def _compare(system: System, output: dict[Tokens, Fraction], case: Case) -> None:
     expected = case.autoregressive()
-    if exact.output == expected:
+    if output == expected:
         return
-    wrong_end = [x for x in exact.output if not _ends_rightly(case, x)]
+    wrong_end = [x for x in output if not _ends_rightly(case, x)]
     zero = Fraction(0)
-    gaps = {x: exact.output.get(x, zero) - expected.get(x, zero) for x in exact.output.keys() | expected.keys()}
+    gaps = {x: output.get(x, zero) - expected.get(x, zero) for x in output.keys() | expected.keys()}
     distance = sum(map(abs, gaps.values())) / 2
     worst = max(gaps, key=lambda x: (abs(gaps[x]), [-token for token in x]))
     evidence = (
-        f"{case}\noutput {list(worst)} has probability {exact.output.get(worst, zero)}, AR gives {expected.get(worst, zero)}\n"
+        f"{case}\noutput {list(worst)} has probability {output.get(worst, zero)}, AR gives {expected.get(worst, zero)}\n"
         f"total variation {distance} = {float(distance):.4f}"
     )
     if wrong_end:
