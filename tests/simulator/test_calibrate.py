@@ -108,10 +108,10 @@ def test_fits_need_figures() -> None:
         base_row(40, 0.5)
 
 
-def bounded(index: Callable[[ThresholdModel, int, int], Index]) -> tuple[int, int, tuple[int, ...] | None]:
-    """Over every threshold vector with L <= 6 and W <= L: comparisons, how often the bound is met, a vector that breaks it."""
+def bounded(index: Callable[[ThresholdModel, int, int], Index], longest: int = 6) -> tuple[int, int, tuple[int, ...] | None]:
+    """Over every threshold vector with L <= `longest` and W <= L: comparisons, how often the bound is met, a vector that breaks it."""
     compared = met = 0
-    for length in range(1, 7):
+    for length in range(1, longest + 1):
         vectors = list(itertools.product(*(range(k + 1) for k in range(1, length + 1))))
         lags = np.array([[k - c for k, c in enumerate(vector, 1)] for vector in vectors])
         for width in range(1, length + 1):
@@ -130,6 +130,14 @@ def bounded(index: Callable[[ThresholdModel, int, int], Index]) -> tuple[int, in
 def test_the_index_bounds_the_calls_of_every_drafter() -> None:
     """NFE_packed <= (1 + index) T, T = NFE_linear / 2: sharper than THM3.2 wherever the index is below 1; all 34,406 cases."""
     assert bounded(barrier_index) == (34406, 29978, None)
+
+
+@pytest.mark.slow
+@pytest.mark.claim("THM3.2")
+def test_the_index_bounds_the_calls_up_to_seven_tokens() -> None:
+    compared, met, vector = bounded(barrier_index, 7)
+    assert (compared, vector) == (34406 + 7 * 40320, None)
+    assert met < compared
 
 
 def test_a_wrong_index_is_noticed() -> None:

@@ -118,8 +118,8 @@ def test_who_wins_where() -> None:
 
 def test_a_set_that_wins_wins_in_simulation() -> None:
     """Geometric lags of mean 16, tau/delta = 196, each schedule at its best width: {0, 2, 4} is 6.0 % ahead of Packed, Linear
-    and Quadratic. 1,000 runs of 1,000 tokens, seed 3: a throughput is known to 0.13 % (a standard error, asserted), the ratio of
-    two to 0.19 % at most; 1 % is 5 of those, odds of a false alarm below 1e-6."""
+    and Quadratic. 1,000 runs of 1,000 tokens, seed 3: a throughput is known to 0.13 % (a standard error, asserted), the ratio
+    of two to 0.19 % at most; 1 % is 5 of those, odds of a false alarm below 1e-6."""
     chosen = [branches((0, 2, 4), 8), packed(10), linear(10), quadratic(6)]
     tally = simulate(parse("geometric:mean=16"), chosen, runs=1000, length=1000, seed=3)
     tokens, *calls = tally.sums
