@@ -109,7 +109,7 @@ def test_fits_need_figures() -> None:
 
 
 def bounded(index: Callable[[ThresholdModel, int, int], Index], longest: int = 6) -> tuple[int, int, tuple[int, ...] | None]:
-    """Over every threshold vector with L <= `longest` and W <= L: comparisons, how often the bound is met, a vector that breaks it."""
+    """All threshold vectors with L <= `longest`, W <= L: comparisons, how often the bound is met, a vector that breaks it."""
     compared = met = 0
     for length in range(1, longest + 1):
         vectors = list(itertools.product(*(range(k + 1) for k in range(1, length + 1))))

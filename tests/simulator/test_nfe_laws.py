@@ -206,8 +206,8 @@ def calls_of(schedule: Schedule) -> float:
 )
 def test_simulation_agrees(text: str) -> None:
     """20,000 runs of 150 tokens, seed 5, W = 8: every mean within 5 standard errors of the law; every histogram by chi-square
-    on cells of 20 runs and more (rarer counts join the first), below its 1e-8 quantile. All 15 comparisons together alarm falsely
-    with odds near 1e-5."""
+    on cells of 20 runs and more (rarer counts join the first), below its 1e-8 quantile. All 15 comparisons together alarm
+    falsely with odds near 1e-5."""
     chosen, runs, length = [linear(8, "wide"), packed(8, "wide"), quadratic(8)], 20_000, 150
     tally = simulate(parse(text), chosen, runs=runs, length=length, seed=5)
     for schedule, histogram in zip(chosen, tally.histograms, strict=True):
