@@ -67,10 +67,14 @@ class Certificate:
         return next(layer for layer in self.layers if layer.name == name)
 
     def report(self) -> Report:
-        """As a battery's report: a stage per layer, and one per finding."""
+        """As a battery's report, a stage per layer."""
         outcomes: dict[Word, Any] = {"FAULT": "failed", "NOT RUN": "not run"}
         stages = [Stage(each.name, outcomes.get(each.verdict, "passed"), each.detail, each.seconds) for each in self.layers]
-        found = (replace(finding, stage=layer.name) for layer in self.layers for finding in layer.findings)
+        found = (
+            replace(finding, stage=layer.name, statement=f"{finding.stage}: {finding.statement}")
+            for layer in self.layers
+            for finding in layer.findings
+        )
         return Report(f"{self.schedule}, W = {self.width}", None, tuple(stages), worst_first(found))
 
     def plain(self) -> dict[str, Any]:

@@ -63,7 +63,8 @@ class Divergence(NamedTuple):
     def __str__(self) -> str:
         return (
             f"{self.verdict} on {self.prompt} at output token {self.position}: expected {self.expected}, got {self.got};"
-            f" reference logit gap {self.gap:.2e}, noise of plain AR {self.noise:.2e}, largest regret from there on {self.regret:.2e}"
+            f" reference logit gap {self.gap:.2e}, noise of plain AR {self.noise:.2e},"
+            f" largest regret from there on {self.regret:.2e}"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -105,10 +105,10 @@ def run_member(identifier: str, index: int) -> Result:
     return judged(row, row.members[index])
 
 
-def judged(row: Row, member: Member) -> Result:
+def judged(row: Row, member: Member, checkers: Mapping[Checker, Callable[[Any, str], Report]] = CHECKERS) -> Result:
     """What the member's check says of it."""
     begun = time.perf_counter()
-    report = CHECKERS[member.checker](member.subject(), member.name)
+    report = checkers[member.checker](member.subject(), member.name)
     taken = time.perf_counter() - begun
     cells = tuple(_cells(report))
     symptoms = tuple(sorted({finding.symptom for finding in report.findings}))

@@ -21,7 +21,7 @@ from simulator.processing import Processing
 from simulator.schedule import Schedule
 from simulator.schedules import branches, linear, packed, quadratic
 
-Checker = Literal["battery", "acceptance", "drafter", "decoder"]
+Checker = Literal["battery", "acceptance", "drafter", "decoder", "certificate", "harness"]  # the last two: realmodel.faults
 Plant = Callable[[Schedule], Schedule]
 
 
