@@ -121,55 +121,54 @@ def simulate(
     schedule: Schedules = None,
     width: Widths = None,
     tokens: Annotated[int, typer.Option("--tokens", "-n", help="Tokens per run, L.")] = 256,
-    runs: Annotated[int, typer.Option(help="Number of simulated requests.")] = 50,
-    mean_lag: Annotated[
-        float, typer.Option(help="How far ahead the drafter sees: mean of its geometric lag, in tokens.")
-    ] = 3.0,
+    runs: Annotated[int, typer.Option(help="Number of simulated requests.")] = 1000,
+    drafter: Annotated[
+        str,
+        typer.Option(
+            help="geometric, histogram, barrier, mixture, markov or drift with its parameters, as in mixture:rate=0.1,rho=0.7;"
+            " empirical:FILE replays what `packedss audit --json` measured, resampled:FILE draws new requests from it."
+        ),
+    ] = "geometric:mean=3",
     thresholds: Annotated[
-        str | None, typer.Option(help="One request with these thresholds c*_1,c*_2,... instead of random ones.")
+        str | None, typer.Option(help="One request with these thresholds c*_1,c*_2,... instead of a drafter.")
     ] = None,
+    eos_rate: Annotated[float, typer.Option(help="Probability that a position ends its run.")] = 0.0,
     start: Start = "algorithm",
     seed: Seed = 0,
     json_file: Json = None,
     trace: Trace = None,
     quiet: Quiet = False,
 ) -> int:
-    """Count model calls (NFE) under threshold drafters (Assumption 3.1)."""
+    """How many model calls (NFE) does a schedule need under a drafter? With intervals, and exactly where there is a law."""
     from functools import partial
 
+    from reports import simulation
     from simulator.records import Limits
-    from simulator.simulate import count_calls, lag_drafters
 
     _distinct(json_file, trace)
     Limits.of(tokens)
     if runs < 1:
         raise InvalidInput(f"--runs must be >= 1, got {runs}")
-    drafters = lag_drafters(runs, tokens, mean_lag, seed) if thresholds is None else [_integers("--thresholds", thresholds)]
+    if seed < 0:
+        raise InvalidInput(f"--seed must be >= 0, got {seed}")
+    request = simulation.Request(tokens, runs, eos_rate, start, seed)
+    by_width = _schedules(schedule, width, start)
+    shown = partial(progress, label="simulating", quiet=quiet)
     traced: list[TracedRequest] = []
-    results = {}
-    for w, schedules in _schedules(schedule, width, start).items():
-        model = "threshold drafter, " + (f"geometric lag, mean {mean_lag:g}" if thresholds is None else "given thresholds")
-        recording = {"record": _recorder(traced, w, start, model, seed)} if trace else {}
-        results[w] = count_calls(schedules, drafters, tokens, partial(progress, label="simulating", quiet=quiet), **recording)
+    recorders = {w: _recorder(traced, w, start, thresholds or drafter, seed) for w in by_width} if trace else {}
+    if thresholds is not None:
+        results = simulation.given(_integers("--thresholds", thresholds), by_width, request, shown, recorders)
+    elif drafter.startswith(("empirical:", "resampled:")):
+        results = simulation.empirical(drafter, by_width, request, shown, recorders, quiet)
+    else:
+        results = simulation.family(drafter, by_width, request, shown, recorders)
     if not quiet:
-        from reports.tables import print_call_counts
+        from reports.tables import print_simulations
 
-        print_call_counts(results, start, tokens, len(drafters), mean_lag if thresholds is None else None)
-    arguments = {
-        "tokens": tokens,
-        "runs": len(drafters),
-        "mean_lag": mean_lag,
-        "thresholds": thresholds,
-        "start": start,
-        "seed": seed,
-    }
-    rows = [
-        {"width": w, **count._asdict(), "tokens_per_nfe": count.tokens_per_nfe}
-        for w, counts in results.items()
-        for count in counts
-    ]
+        print_simulations(results, request, drafter if thresholds is None else "given thresholds")
+    arguments = {"drafter": drafter, "thresholds": thresholds, **request._asdict()}
     _write_trace(trace, traced)
-    write_json(json_file, "simulate", arguments, rows)
+    write_json(json_file, "simulate", arguments, [row for result in results for row in result.plain()])
     replay_line(quiet)
     return 0
 
@@ -206,17 +205,21 @@ def validate(
     if threads < 1:
         raise InvalidInput(f"--threads must be >= 1, got {threads}")
     torch, loaded = _load_model(model, dtype, device)
+    from realmodel.validate import issue
     from realmodel.validate import validate as run
 
     torch.set_num_threads(threads)
     texts = _texts(loaded, prompts, prompt, prompt_ids)
     limits = Limits.of(max_new_tokens, loaded.eos)
+    reference = _reference(model, dtype, device, loaded)
     traced: list[TracedRequest] = []
     results = []
     for w, schedules in by_width.items():
         recording = {"record": _recorder(traced, w, start, f"{model}, {dtype}")} if trace else {}
         shown = partial(progress, label=f"W = {w}", quiet=quiet)
         results.append(run(loaded, texts, schedules, limits, w, start, padded, shown, **recording))
+        certifying = partial(progress, label="certifying", quiet=quiet)
+        issue(results[-1], loaded, reference, schedules, limits, padded, progress=certifying)
     if not quiet:
         from reports.tables import print_validation
 
@@ -236,7 +239,7 @@ def validate(
     write_json(json_file, "validate", arguments, [result.plain() for result in results])
     replay_line(quiet)
     verdicts = {tally.verdict for result in results for tally in result.schedules}
-    return 1 if "DIFFERENT" in verdicts else 2 if "NOT RUN" in verdicts else 0
+    return 1 if "FAULT" in verdicts else 2 if "NOT RUN" in verdicts else 0
 
 
 @app.command()

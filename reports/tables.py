@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from math import isnan
 from typing import TYPE_CHECKING, get_args
 
 from rich.console import Console
@@ -13,10 +14,11 @@ from rich.text import Text
 
 from proofs_check.ledger import Entry, Method, Row
 from proofs_check.trace_check import RULES, TraceReport
-from simulator.simulate import CallCount
+from simulator.nfe.counting import Estimate
 
 if TYPE_CHECKING:  # importing realmodel loads torch
     from realmodel.validate import Tally, Validation
+    from reports.simulation import Request, Result
 
 _COLOURS = {
     "holds": "green",
@@ -70,33 +72,39 @@ def print_ledger(rows: Sequence[Row], seconds: float, peak: int, details: bool =
     console.print("Evidence, check by check: packedss prove --details. Some checks again: packedss prove --check NAME.")
 
 
-def print_call_counts(
-    results: Mapping[int, Sequence[CallCount]], start: str, length: int, runs: int, mean_lag: float | None
-) -> None:
-    """NFE per schedule and width, with ratios to Linear-SS on the same drafters."""
-    drafter = "given thresholds" if mean_lag is None else f"geometric lag, mean {mean_lag:g} tokens"
-    title = f"Model calls for {length} tokens, {runs} runs, threshold drafter ({drafter})"
-    table = _table(title, "W", "schedule", "NFE / run", "tokens/NFE", "rows/NFE", "NFE vs Linear", "more calls than Linear")
-    for width, counts in results.items():
-        linear = next((count for count in counts if count.schedule == "linear"), None)
-        for count in counts:
+def print_simulations(results: Sequence[Result], request: Request, drafter: str) -> None:
+    """NFE per schedule and width with 95 % intervals over the runs, and against Linear-SS on the same drafters."""
+    runs = results[0].tally.runs
+    title = f"Model calls for {request.tokens} tokens, {runs:,} runs, drafter {escape(drafter)}"
+    table = _table(
+        title, "W", "schedule", "NFE / run", "tokens/NFE", "exact", "rows/NFE", "tokens/NFE vs Linear", "more calls than Linear"
+    )
+    for result in results:
+        tally, linear = result.tally, result.linear
+        for index, schedule in enumerate(result.schedules):
+            calls = tally.sums[index + 1]
+            exact = result.exact[index]
             against = ["", ""]
-            if linear and count is not linear and sum(linear.nfe):
-                worse = sum(mine > theirs for mine, theirs in zip(count.nfe, linear.nfe, strict=True))
-                against = [f"{sum(count.nfe) / sum(linear.nfe):.3f}", f"{worse} of {runs} runs"]
-            calls = max(1, sum(count.nfe))
+            if linear is not None and index != linear and calls:
+                against = [_interval(tally.gain(index, linear)), f"{result.worse[index]:,} of {runs:,} runs"]
             table.add_row(
-                str(width),
-                count.schedule,
-                f"{sum(count.nfe) / runs:.1f}",
-                f"{count.tokens_per_nfe:.3f}",
-                f"{count.rows / calls:.1f}",
+                str(result.width),
+                schedule.name,
+                f"{calls / max(1, runs):.1f}",
+                _interval(tally.tokens_per_nfe(index)) if calls else "",
+                "" if exact is None else f"{exact:.4f}",
+                f"{result.rows(index) / max(1, calls):.1f}",
                 *against,
             )
         table.add_section()
     console = _console()
     console.print(table)
-    console.print(f"{_CONVENTION} '{start}'.")
+    console.print(f"{_CONVENTION} '{request.start}'. Intervals: 95 %, over runs; exact: without simulation, L / E[NFE].")
+
+
+def _interval(estimate: Estimate) -> str:
+    value, low, high = estimate
+    return f"{value:.4f}" if isnan(low) else f"{value:.4f} [{low:.4f}, {high:.4f}]"
 
 
 def print_trace_report(report: TraceReport) -> None:

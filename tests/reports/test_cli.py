@@ -42,13 +42,17 @@ BAD = {
     "simulate -w 1025": "1 .. 1024",
     "simulate -s ar -w 0": "W, must lie in 1 .. 1024, got 0",
     "simulate -s ar --start cold": "allowed: algorithm, wide, sampled, prompt",
-    "simulate -n 99999999999999 --runs 1": "do not fit this machine",
+    "simulate -n 999999999999999 --runs 1": "length must lie in 0 .. 2^47 - 1",
+    "simulate -n 99999999999999 --thresholds 1": "at most 1,000,000 tokens",
     "simulate -w four": "--width",
     "simulate -n -1": "must be an integer >= 0, got -1",
     "simulate --runs 0": "--runs must be >= 1",
-    "simulate --mean-lag -1": "mean lag must be >= 0",
-    "simulate --mean-lag inf": "mean lag must be >= 0",
-    "simulate --mean-lag nan": "mean lag must be >= 0",
+    "simulate --drafter turbo": "unknown drafter family 'turbo'; allowed: geometric, ",
+    "simulate --drafter geometric:mean=-1": "geometric: mean must be >= 0 and finite, got -1.0",
+    "simulate --drafter mixture:rate=0.1,rho=1.5": "mixture: rho must be in 0 .. 1, got 1.5",
+    "simulate --drafter empirical:/no/such/file": "/no/such/file",
+    "simulate --eos-rate 2": "eos_rate must lie in 0 .. 1",
+    "simulate --eos-rate 0.1 --trace t": "cannot go together",
     "simulate --seed -1": "seed",
     "simulate --start cold": "allowed: algorithm, wide, sampled, prompt",
     "simulate --thresholds 1,3": "c*_2 must lie in 0 .. 2, got 3",
@@ -106,12 +110,7 @@ def test_simulate(run, tmp_path):
     assert out.splitlines()[-1] == f"replay: packedss simulate -w 4 -n 6 --thresholds 1,2,1,2 --json {file}"
     content = json.loads(file.read_text())
     assert content["command"] == "simulate"
-    assert {row["schedule"]: row["nfe"] for row in content["rows"]} == {
-        "ar": [6],
-        "linear": [6],
-        "packed": [4],
-        "quadratic": [4],
-    }
+    assert {row["schedule"]: row["nfe"] for row in content["rows"]} == {"ar": 6, "linear": 6, "packed": 4, "quadratic": 4}
     assert {row["schedule"]: row["rows"] for row in content["rows"]} == {"ar": 6, "linear": 30, "packed": 40, "quadratic": 120}
 
 
@@ -124,10 +123,42 @@ def test_simulations_repeat_and_never_break_the_theorem(run, tmp_path):
     first = rows(3)
     assert first == rows(3)
     assert first != rows(4)
-    for width in (3, 7):
-        nfe = {row["schedule"]: row["nfe"] for row in first if row["width"] == width}
-        assert all(p <= q for p, q in zip(nfe["packed"], nfe["linear"], strict=True))
-        assert nfe["ar"] == [60] * 20
+    for row in first:
+        assert row["runs"] == sum(row["nfe_histogram"].values()) == 20
+        assert row["runs_with_more_calls_than_linear"] == 0 or row["schedule"] == "ar"
+        interval = row["tokens_per_nfe"]
+        assert interval["low"] <= interval["value"] == row["tokens"] / row["nfe"] <= interval["high"]
+        assert abs(row["tokens_per_nfe_exact"] / interval["value"] - 1) < 0.2
+
+
+def test_the_engine_and_the_scheduler_count_the_same(run, tmp_path):
+    """A trace makes the scheduler count; without one it is the engine, on the same drafters."""
+    line = "simulate -n 40 --runs 5 -w 4 --start wide --drafter mixture:rate=0.2,rho=0.5 --quiet"
+    rows = []
+    for trace in ("", f" --trace {tmp_path / 't'}"):
+        file = tmp_path / "r.json"
+        assert run(f"{line} --json {file}{trace}")[0] == 0
+        rows.append([{k: v for k, v in row.items() if "exact" not in k} for row in json.loads(file.read_text())["rows"]])
+    assert rows[0] == rows[1]
+    assert all(row["nfe"] > 0 for row in rows[0])
+
+
+def test_a_measured_drafter_is_simulated(run, tmp_path):
+    """Four tokens from two contexts right: replayed with the prompt's own length, resampled to any."""
+    file = tmp_path / "audit.json"
+    prompt = {"name": "p", "output": [5, 6, 7, 8], "rows": ["11", "01", "10", "1"], "wide": "110", "measured": {}}
+    audit = {"model": "m", "dtype": "float32", "width": 2, "start": "algorithm", "prompts": [prompt]}
+    file.write_text(json.dumps({"packedss": "0", "command": "audit", "arguments": {}, "rows": [audit]}))
+    result = tmp_path / "r.json"
+    code, out, _ = run(f"simulate --drafter empirical:{file} -w 2 --json {result}")
+    assert code == 0, out
+    rows = {row["schedule"]: row for row in json.loads(result.read_text())["rows"]}
+    assert rows["ar"]["nfe"] == rows["packed"]["tokens"] == 4
+    assert rows["linear"]["nfe"] == 4  # right, right, its own; then a wrong one
+    assert run(f"simulate --drafter resampled:{file} -w 2 -n 30 --runs 3 --quiet")[0] == 0
+    code, out, err = run(f"simulate --drafter empirical:{file} -w 3")
+    assert (code, out) == (2, "")
+    assert "measured at W = 2" in err
 
 
 @pytest.mark.parametrize("start", ["algorithm", "sampled"])
@@ -379,7 +410,7 @@ def test_interrupted_command_exits_with_130(run, monkeypatch, tmp_path):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("simulator.simulate.count_calls", interrupted)
+    monkeypatch.setattr("simulator.nfe.counting._Plan.run", interrupted)
     code, out, err = run(f"simulate --json {tmp_path / 'x'}")
     assert (code, out) == (130, "")
     assert "Traceback" not in err
