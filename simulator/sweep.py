@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from itertools import product
+from math import floor, log10
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -135,7 +136,10 @@ class Interval(NamedTuple):
         return (self.high - self.low) / 2
 
     def __str__(self) -> str:
-        return f"{self.value:.4g} exact" if self.exact else f"{self.value:.4g} ± {self.half:.2g}"
+        if self.exact:
+            return f"{self.value:.4g} exact"
+        digits = max(0, min(9, 1 - floor(log10(self.half)))) if self.half > 0 else 3
+        return f"{self.value:.{digits}f} ± {self.half:.{digits}f}"
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,7 @@ class Result:
     @property
     def tokens_per_nfe(self) -> Interval:
         """Aggregate (METRICS)."""
-        return _ratio(self.tokens, self.calls, self.cell.schedule == "ar")
+        return ratio(self.tokens, self.calls, self.cell.schedule == "ar")
 
     def plain(self) -> dict[str, Any]:
         """For JSON: the cell and its figures."""
@@ -174,7 +178,7 @@ def gain(result: Result, over: Result) -> Interval:
     )
     if one.requests != other.requests or not same_start:
         raise InvalidInput(f"no gain of {one} over {other}: not the same requests and start")
-    return _ratio(over.calls, result.calls, one.schedule == other.schedule == "ar")
+    return ratio(over.calls, result.calls, one.schedule == other.schedule == "ar")
 
 
 def pooled(results: Sequence[Result]) -> list[Result]:
@@ -299,7 +303,8 @@ def _tasks(cells: Sequence[Cell]) -> list[list[Cell]]:
     return tasks
 
 
-def _ratio(above: Sequence[int], below: Sequence[int], exact: bool) -> Interval:
+def ratio(above: Sequence[int], below: Sequence[int], exact: bool = False) -> Interval:
+    """sum(above) / sum(below) over batches, two at least."""
     from scipy.special import stdtrit
 
     a, b, n = sum(above), sum(below), len(above)
