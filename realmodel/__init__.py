@@ -7,8 +7,21 @@
 Needs the extra `realmodel` (torch, transformers).
 """
 
+from realmodel.certificate import Certificate, certify, certify_sampling
 from realmodel.dualmode import DualModeModel, Session
 from realmodel.loading import Prompt, held_out_prompts, load
-from realmodel.validate import Validation, validate
+from realmodel.validate import Validation, issue, validate
 
-__all__ = ["DualModeModel", "Prompt", "Session", "Validation", "held_out_prompts", "load", "validate"]
+__all__ = [
+    "Certificate",
+    "DualModeModel",
+    "Prompt",
+    "Session",
+    "Validation",
+    "certify",
+    "certify_sampling",
+    "held_out_prompts",
+    "issue",
+    "load",
+    "validate",
+]

@@ -24,7 +24,7 @@ from proofs_check.system import System
 from realmodel.conformance import conformance
 from realmodel.dualmode import DualModeModel
 from realmodel.layers import Layer, Word, worst
-from realmodel.numerics import Judge, Output, greedy, sampled
+from realmodel.numerics import Divergence, Judge, Output, greedy, sampled
 from simulator.decode import Policy
 from simulator.records import Limits, Step, Tokens
 from simulator.schedule import Ask, Schedule
@@ -90,6 +90,8 @@ class Certificate:
             for finding in layer.findings:
                 lines.append(f"    {finding.symptom.upper()} ({finding.stage}): {finding.statement}")
                 lines += ["      " + line for line in finding.counterexample.splitlines()]
+            ties = [Divergence(**each) for each in layer.figures.get("divergences", ())]
+            lines += [f"    {tie}" for tie in ties if tie.verdict == "TIES"]
         return "\n".join(lines + [f"  flagged: {flag}" for flag in self.flags])
 
 
@@ -105,7 +107,7 @@ def certify(
     judge: Judge | None = None,
     binding: DualModeModel | None = None,
     prompts: int = 2,
-    samples: int = 4,
+    samples: int = 5,
     padded: bool | None = None,
     recorded: Sequence[TracedRequest] = (),
 ) -> Certificate:
@@ -143,7 +145,7 @@ def certify_sampling(
     tokens: int = 2000,
     seed: int = 0,
     binding: DualModeModel | None = None,
-    samples: int = 4,
+    samples: int = 5,
     padded: bool | None = None,
 ) -> Certificate:
     """The certificate of a schedule at a temperature above 0, from at least `tokens` tokens sampled here. As `certify` else."""

@@ -1,5 +1,6 @@
-"""Validate a real model: every schedule against transformers' greedy decoding, and what each one costs.
+"""Validate a real model: every schedule against transformers' greedy decoding, certified, and what each one costs.
 
+`validate` decodes and compares; `issue` adds the certificates (`realmodel.certificate`), whose verdicts then stand.
 Schedules are interleaved prompt by prompt, after an unmeasured warm-up, so that a drifting machine hits all of them alike.
 """
 
@@ -12,7 +13,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from realmodel.certificate import Certificate, certify
 from realmodel.dualmode import DualModeModel
+from realmodel.layers import Word
+from realmodel.numerics import Judge, Output
 from realmodel.reference import causal_logits, greedy_reference
 from simulator.decode import generate
 from simulator.records import Limits, Tokens
@@ -49,24 +53,32 @@ class Tally:
     model: float = 0.0  # part of `wall` spent inside the network
     exact: int = 0  # prompts whose tokens equal the reference
     differences: list[Difference] = field(default_factory=list)
+    runs: list[tuple[Output, TracedRequest]] = field(default_factory=list)  # what it emitted, and how
+    certificate: Certificate | None = None
 
     @property
     def ties(self) -> int:
         return sum(difference.tie for difference in self.differences)
 
     @property
-    def verdict(self) -> str:
-        """EXACT, TIES (equal up to certified ties), DIFFERENT, or NOT RUN when no token was compared."""
+    def verdict(self) -> Word:
+        """The certificate's. Before there is one, of the comparison alone: TIES when all differences look like ties, NOT RUN
+        when no token was compared."""
+        if self.certificate:
+            return self.certificate.verdict
         if not self.tokens:
             return "NOT RUN"
         if not self.differences:
             return "EXACT"
-        return "TIES" if self.ties == len(self.differences) else "DIFFERENT"
+        return "TIES" if self.ties == len(self.differences) else "FAULT"
 
     def plain(self) -> dict[str, Any]:
-        """For JSON: the sums, the verdict, and each difference with its fields and whether it is a tie."""
+        """For JSON: the sums, the verdict, each difference with its fields and whether it is a tie, the certificate."""
         differences = [difference._asdict() | {"tie": difference.tie} for difference in self.differences]
-        return vars(self) | {"differences": differences, "ties": self.ties, "verdict": self.verdict}
+        sums = {name: value for name, value in vars(self).items() if name not in ("runs", "certificate")}
+        certificate = self.certificate.plain() if self.certificate else None
+        more = {"differences": differences, "ties": self.ties, "verdict": self.verdict, "certificate": certificate}
+        return sums | more
 
 
 @dataclass
@@ -133,7 +145,10 @@ def validate(
             tally.tokens += len(run.tokens)
             tally.nfe += run.nfe
             tally.rows += sum(step.rows for step in run.steps)
-            record(TracedRequest(name, schedules[which].name, prompt, limits, run))
+            traced = TracedRequest(name, schedules[which].name, prompt, limits, run)
+            record(traced)
+            traced = traced._replace(width=width, start=_start(schedules[which], start))
+            tally.runs.append((Output(name, prompt, expected, run.tokens), traced))
             if run.tokens == expected:
                 tally.exact += 1
             else:
@@ -149,6 +164,35 @@ def validate(
         reference,
         tallies,
     )
+
+
+def issue(
+    result: Validation,
+    model: DualModeModel,
+    reference: DualModeModel,
+    schedules: Sequence[Schedule],
+    limits: Limits,
+    padded: bool | None = None,
+    prompts: int = 2,
+    progress: Callable[[Sequence[Tally]], Iterator[Tally]] = iter,
+) -> None:
+    """Certify every schedule of `result`, which came of `validate` with the same arguments.
+
+    `reference`: the same weights in float64, or float32 where that does not fit; `prompts` as in `certify`.
+    """
+    judge = Judge(model, reference, 2 * (result.width + 1))
+    for tally, schedule in zip(progress(result.schedules), schedules, strict=True):
+        outputs, recorded = [output for output, _ in tally.runs], [traced for _, traced in tally.runs]
+        start = _start(schedule, result.start)
+        tally.certificate = certify(
+            model, reference, schedule, outputs, limits, result.width, start,
+            judge=judge, prompts=prompts, padded=padded, recorded=recorded,
+        )  # fmt: skip
+
+
+def _start(schedule: Schedule, start: str) -> str:
+    """AR drafts nothing, so the starts that differ in the first draft are one to it."""
+    return start if schedule.name != "ar" or start == "prompt" else "algorithm"
 
 
 def first_difference(model: DualModeModel, name: str, prompt: Tokens, expected: Tokens, got: Tokens) -> Difference:
