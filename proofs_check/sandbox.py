@@ -58,7 +58,9 @@ def _child(work: Callable[[Callable[[Any], None]], None], sending: Connection) -
     try:
         with open("/proc/self/statm") as statm:
             held = int(statm.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (held + _EXTRA_MEMORY,) * 2)
+        most = resource.getrlimit(resource.RLIMIT_AS)[1]  # a child's own child must stay below what it was given
+        wanted = held + _EXTRA_MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (wanted if most == resource.RLIM_INFINITY else min(wanted, most),) * 2)
     except OSError:  # no /proc: only the wall limit holds
         pass
     work(lambda item: sending.send((False, item)))
