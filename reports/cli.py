@@ -211,7 +211,7 @@ def validate(
     torch.set_num_threads(threads)
     texts = _texts(loaded, prompts, prompt, prompt_ids)
     limits = Limits.of(max_new_tokens, loaded.eos)
-    reference = _reference(model, dtype, device, loaded)
+    _, reference = _load_model(model, "float64", device)
     traced: list[TracedRequest] = []
     results = []
     for w, schedules in by_width.items():

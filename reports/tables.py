@@ -27,7 +27,7 @@ _COLOURS = {
     "open": "yellow",
     "EXACT": "green",
     "TIES": "yellow",
-    "DIFFERENT": "red",
+    "FAULT": "red",
     "NOT RUN": "yellow",
 }
 _CONVENTION = "NFE: every forward pass counts, prompt processing and drafting calls included; all schedules under start"
@@ -158,8 +158,10 @@ def print_validation(result: Validation) -> None:
     console = _console()
     console.print(table)
     for tally in result.schedules:
-        for d in tally.differences:
-            kind = "TIE" if d.tie else "DIFFERENT"
+        if tally.certificate:
+            console.print(str(tally.certificate), markup=False)
+        for d in () if tally.certificate else tally.differences:
+            kind = "TIE" if d.tie else "FAULT"
             console.print(
                 f"{kind}: {tally.name} on {d.prompt} at output token {d.position}: expected {d.expected}, got {d.got};"
                 f" logit gap {d.gap:.2e}, noise between plain AR runs {d.noise:.2e}, worst later regret {d.regret:.2e}",
