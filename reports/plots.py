@@ -9,7 +9,7 @@ matplotlib, the extra `report`, is loaded when the first picture is drawn.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -97,10 +97,12 @@ def _styled(draw: Callable[P, R]) -> Callable[P, R]:
 
 
 def save(figure: Figure, file: Path) -> None:
-    """As SVG or PNG, by the name's end; the same figure gives the same bytes. Raises InvalidInput for another end or no place."""
+    """As SVG or PNG, by the name's end; the same figure gives the same bytes. Raises InvalidInput for another end."""
     if file.suffix not in FORMATS:
         raise InvalidInput(f"a picture's file must end in {' or '.join(FORMATS)}, got {str(file)!r}")
-    kind = {".svg": {"metadata": {"Date": None}}, ".png": {"metadata": {"Software": None}, "dpi": 160}}[file.suffix]
+    kind: dict[str, Any] = {".svg": {"metadata": {"Date": None}}, ".png": {"metadata": {"Software": None}, "dpi": 160}}[
+        file.suffix
+    ]
     try:
         with _style():
             figure.savefig(file, **kind)
@@ -182,7 +184,7 @@ def difficulty(results: Sequence[Result], parameter: str | None = None) -> Figur
         raise InvalidInput(
             f"{len(panels)} panels, at most {MAX_PANELS} can be read: fewer drafters, widths, lengths or starts?"
         )
-    shared = [item for item in found[0].setting if all(item in setting for setting in panels)]
+    shared = _shared(found)
     figure, axes = _grid(len(panels), sharey=True)
     exact_seen = False
     names = list(dict.fromkeys(trend.schedule for trend in found))
@@ -199,7 +201,8 @@ def difficulty(results: Sequence[Result], parameter: str | None = None) -> Figur
             if points:
                 exact_seen = True
                 axis.plot(*zip(*points, strict=True), marker, color=colour, markerfacecolor="white", markersize=5.5, zorder=1.9)
-        axis.set_title(_words(item for item in setting if item not in shared and item[1] != 0) or " ")
+        axis.set_title(_words(item for item in setting if item not in shared))
+    for axis in axes:  # after all: they share it
         axis.set_ylim(bottom=0)
     widest = max(r.half / r.value for trend in found for r in (result.tokens_per_nfe for _, result in trend.points))
     caption = (
@@ -258,11 +261,13 @@ def nfe_histogram(
 ) -> Figure:
     """How many calls a run takes: simulated runs {NFE: runs} as bars, the exact law P(NFE = n) over them.
 
-    `setting` says in words what was simulated. Raises InvalidInput for nothing to draw.
+    Without AR, which takes a call for each token. `setting` says in words what was simulated. Raises InvalidInput for nothing to draw.
     """
-    shown = [i for i, histogram in enumerate(histograms) if sum(histogram.values())]
+    if not all(sum(histogram.values()) for histogram in histograms):
+        raise InvalidInput("a histogram needs at least 1 run")
+    shown = [i for i, name in enumerate(schedules) if name != "ar"]
     if not shown:
-        raise InvalidInput("a histogram needs at least 1 schedule with 1 run")
+        raise InvalidInput("a histogram needs at least 1 schedule besides AR, which takes a call for each token")
     figure, axes = _grid(len(shown), columns=1, height=1.5, sharex=True)
     for axis, i in zip(axes, shown, strict=True):
         histogram, law = histograms[i], exact[i]
@@ -274,13 +279,13 @@ def nfe_histogram(
         shares = np.zeros(len(begins))
         for calls, number in histogram.items():
             shares[(calls - low) // bin_width] += number / runs
-        centre, half = (
-            (shares + _Z**2 / (2 * runs)) / (1 + _Z**2 / runs),
-            np.sqrt(shares * (1 - shares) / runs + _Z**2 / (4 * runs**2)) * _Z / (1 + _Z**2 / runs),
-        )
+        weight = 1 + _Z**2 / runs
+        centre = (shares + _Z**2 / (2 * runs)) / weight
+        half = _Z * np.sqrt(shares * (1 - shares) / runs + _Z**2 / (4 * runs**2)) / weight
         middle = begins + (bin_width - 1) / 2
         axis.bar(middle, shares, bin_width * 0.9, color=colour, alpha=0.35)
-        axis.vlines(middle, np.maximum(0, centre - half), centre + half, color=colour, linewidth=1.2)
+        seen = shares > 0
+        axis.vlines(middle[seen], (centre - half)[seen], (centre + half)[seen], color=colour, linewidth=1.2)
         mean = sum(calls * number for calls, number in histogram.items()) / runs
         spread = sqrt(sum((calls - mean) ** 2 * number for calls, number in histogram.items()) / max(1, runs - 1) / runs)
         text = f"{_title(schedules[i])}\nmean {mean:.5g}" + (f" ± {_Z * spread:.2g}" if runs > 1 else " (one run)")
@@ -289,8 +294,8 @@ def nfe_histogram(
             for calls, mass in enumerate(law):
                 if low <= calls < low + len(begins) * bin_width:
                     masses[(calls - low) // bin_width] += mass
-            axis.plot(middle, masses, color="black", marker=".", markersize=3.5, linewidth=0.8)
-            text += f"\nexact {sum(n * mass for n, mass in enumerate(law)):.5g}"
+            axis.plot(middle[masses > 0], masses[masses > 0], ".", color="black", markersize=3.5)
+            text += f"\nexact mean {sum(n * mass for n, mass in enumerate(law)):.5g}"
         axis.text(0.99, 0.92, text, transform=axis.transAxes, ha="right", va="top")
         axis.grid(axis="x", visible=False)
         axis.margins(y=0.15)
@@ -308,7 +313,7 @@ def nfe_histogram(
 
 @_styled
 def calls_per_position(positions: Positions, setting: str, exact: Mapping[str, Sequence[float]] | None = None) -> Figure:
-    """Calls a token takes along the answer, with bands; `exact` gives E[NFE(l)] for l = 0 .. L by schedule, where there is a law."""
+    """Calls a token takes along the answer, with bands. `exact`: E[NFE(l)] for l = 0 .. L, by schedule, where there is a law."""
     figure, [axis] = _grid(1, width=6.4, height=3.2)
     names = positions.schedules
     edges = np.array(positions.edges)
@@ -317,16 +322,17 @@ def calls_per_position(positions: Positions, setting: str, exact: Mapping[str, S
         axis.stairs([c.value for c in calls], edges + 0.5, color=colour, linestyle=line, linewidth=1.3, baseline=None)
         low, high = ([getattr(c, end) for c in calls] for end in ("low", "high"))
         axis.stairs(high, edges + 0.5, baseline=low, fill=True, color=colour, alpha=0.3, linewidth=0)
-        if exact and name in exact:
+        if exact and name in exact and name != "ar":
             expected = np.array(exact[name], dtype=float)[edges]
-            axis.plot((edges[:-1] + edges[1:] + 1) / 2, np.diff(expected) / np.diff(edges), ".", color="black", markersize=3)
+            middle = (edges[:-1] + edges[1:] + 1) / 2
+            axis.plot(middle, np.diff(expected) / np.diff(edges), "o", color=colour, mec="black", mew=0.5, markersize=2.8)
     axis.set_ylim(bottom=0)
     size = int(np.diff(edges).max())
     caption = (
         f"(NFE(end) - NFE(begin)) / tokens over windows of {'one token' if size == 1 else f'up to {size} tokens'}; "
-        "bands: 95 % intervals (batch means, Student's t)." + (" Black dots: exact law." if exact else "") + f" {setting}."
+        "bands: 95 % intervals (batch means, Student's t)." + (" Dots: exact law." if exact else "") + f" {setting}."
     )
-    entries = [(_look(name, names), _title(name)) for name in names]
+    entries = [((colour, "", line, ""), _title(name)) for name in names for colour, _, line, _ in [_look(name, names)]]
     return _finish(
         figure, [axis], "Where in the answer calls go", "position in the answer (tokens)", "calls per token", caption, entries
     )
@@ -376,7 +382,8 @@ def winner_map(costs: CostMap, x_label: str, setting: str) -> Figure:
         key=lambda text: (len(text), text),
     )
     caption = (
-        f"Exact, in the long run. A call of n rows costs tau + delta n; rows are padded (TAB2). Each kind at its best W of {widths}. "
+        "Exact, in the long run. A call of n rows costs tau + delta n; rows are padded (TAB2). "
+        f"Each kind at its best W of {widths}. "
         "Colour: the most tokens per unit of time; lines: how many times AR's. "
         + (
             f"{_title(_OTHER)}: neither Packed-SS's S = {{0}} nor Quadratic-SS, e.g. S = {{{sets[len(sets) // 2]}}}. "
@@ -387,7 +394,7 @@ def winner_map(costs: CostMap, x_label: str, setting: str) -> Figure:
     )
     entries = [((_light(_STYLES[kinds[kind]][0]), None, "", ""), _title(kinds[kind])) for kind in np.unique(winners)]
     return _finish(
-        figure, [axis], "Which schedule wins", x_label, "tau / delta (rows that cost as much as a call)", caption, entries
+        figure, [axis], "Which schedule wins", x_label, "tau / delta: fixed cost of a call, in rows", caption, entries
     )
 
 
@@ -415,24 +422,23 @@ def best_set(sets: SetMap, x_label: str, setting: str) -> Figure:
         inside = [s for row, marks in zip(sets.sets, where, strict=True) for s, mark in zip(row, marks, strict=True) if mark]
         common = max(sorted(set(inside)), key=inside.count)
         text = "{" + ", ".join(map(str, common)) + "}" if size < sets.width or size == 1 else "all"
-        _name_region(axis, x, y, where, text, "white" if size <= most / 2 else "black")
+        _name_region(axis, x, y, where, text)
     caption = (
-        f"Exact, in the long run, W = {sets.width}. A call of n rows costs tau + delta n; Branches(S) has (1 + |S|)(W + 1) rows. "
-        "S: accepted counts whose continuations are drafted; {0} is Packed-SS, all is Quadratic-SS without its useless last branch. "
+        f"Exact, in the long run, W = {sets.width}. A call of n rows costs tau + delta n; Branches(S) has (1 + |S|) (W + 1) "
+        "rows. S: accepted counts whose continuations are drafted; {0} is Packed-SS, all is Quadratic-SS but for its last branch, "
+        "which it never uses. "
         "Named: the commonest S of its size. "
         + ("Sets grown greedily. " if sets.greedy else "All sets compared. ")
         + f"{setting}."
     )
-    return _finish(
-        figure, [axis], "The best branch set", x_label, "tau / delta (rows that cost as much as a call)", caption, []
-    )
+    return _finish(figure, [axis], "The best branch set", x_label, "tau / delta: fixed cost of a call, in rows", caption, [])
 
 
 _BARS = "▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[float], low: float | None = None, high: float | None = None) -> str:
-    """The values as a line of eight heights from `low` to `high`, by default the least and the largest; a gap where not finite."""
+    """The values in eight heights from `low` to `high`, by default the least and the largest; a gap where not finite."""
     finite = [value for value in values if isfinite(value)]
     if not finite:
         return " " * len(values)
@@ -487,12 +493,14 @@ def print_sweep(results: Sequence[Result], computed: int, damaged: Sequence[Path
         moving = []
     if moving and max(len(trend.points) for trend in moving) > 1:
         top = max(value for trend in moving for value in trend.values)
-        table = Table(title=f"tokens/NFE along {moving[0].parameter}, heights from 0 to {top:.3g}", title_justify="left")
+        shared = _shared(moving)
+        title = f"tokens/NFE along {moving[0].parameter}, heights from 0 to {top:.3g}; {escape(_words(shared))}"
+        table = Table(title=title, title_justify="left")
         for column in ("setting", "schedule", moving[0].parameter, "", "from", "to"):
             table.add_column(column, justify="right" if column in ("from", "to") else "left", no_wrap=column == "")
         for trend in moving[:limit]:
             ends = [trend.points[0], trend.points[-1]]
-            setting = _words(item for item in trend.setting if item[1] != 0)
+            setting = _words(item for item in trend.setting if item not in shared)
             table.add_row(
                 escape(setting),
                 _title(trend.schedule),
@@ -508,14 +516,16 @@ def print_sweep(results: Sequence[Result], computed: int, damaged: Sequence[Path
         console.print(f"damaged, computed again: {escape(str(file))}", style="yellow")
 
 
-def _grid(panels: int, columns: int = 3, width: float = 3.1, height: float = 2.7, **shared: bool) -> tuple[Figure, list[Any]]:
+def _grid(
+    panels: int, columns: int = 3, width: float = 3.1, height: float = 2.7, sharex: bool = False, sharey: bool = False
+) -> tuple[Figure, list[Any]]:
     from matplotlib.figure import Figure
 
-    columns = min(columns, panels)
+    columns = 2 if panels == 4 and columns > 1 else min(columns, panels)
     rows = ceil(panels / columns)
     across = max(6.4, columns * width) if columns > 1 or panels > 1 else width
     figure = Figure(figsize=(max(across, 4.8), rows * height + 1.3), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey).ravel()
     for empty in axes[panels:]:
         empty.set_visible(False)
     return figure, list(axes[:panels])
@@ -527,7 +537,6 @@ def _finish(
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    figure.suptitle(title, fontsize=11, fontweight="bold")
     figure.supylabel(y, fontsize=9)
     columns = max(20, int(figure.get_figwidth() * 15.5))
     text = "\n".join(textwrap.wrap(caption.replace("..", "."), columns))
@@ -539,7 +548,10 @@ def _finish(
         for (colour, marker, line, _), label in entries
     ]
     if handles:
-        figure.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)))
+        legend = figure.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)), title=title)
+        legend.get_title().set(fontsize=11, fontweight="bold")
+    else:
+        figure.suptitle(title, fontsize=11, fontweight="bold")
     return figure
 
 
@@ -555,11 +567,16 @@ def _title(name: str) -> str:
     return _TITLES.get(name) or "Branches(" + name.removeprefix("branches:") + ")"
 
 
-def _words(items: Any) -> str:
+def _shared(found: Sequence[Trend]) -> list[tuple[str, Any]]:
+    return [item for item in found[0].setting if all(item in trend.setting for trend in found)]
+
+
+def _words(items: Iterable[tuple[str, Any]]) -> str:
     short = {"width": "W", "length": "L"}
     return ", ".join(
         value if name == "family" else f"start {value}" if name == "start" else f"{short.get(name, name)} = {_number(value)}"
         for name, value in items
+        if (name, value) != ("noise", 0)
     )
 
 
@@ -572,7 +589,7 @@ def _size(found: Sequence[Trend]) -> str:
     return f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
 
 
-def _light(colour: str, share: float = 0.5) -> tuple[float, ...]:
+def _light(colour: str, share: float = 0.45) -> tuple[float, ...]:
     from matplotlib.colors import to_rgb
 
     return tuple(1 - share * (1 - channel) for channel in to_rgb(colour))
@@ -589,8 +606,9 @@ def _borders(centres: Any, log: bool = False) -> Any:
     return np.exp(found) if log else found
 
 
-def _name_region(axis: Any, x: Any, y: Any, where: Any, text: str, colour: str = "black") -> None:
+def _name_region(axis: Any, x: Any, y: Any, where: Any, text: str) -> None:
     """Write into the largest connected part, at the point farthest from its border; nothing where it is too small."""
+    from matplotlib.patheffects import withStroke
     from scipy.ndimage import distance_transform_cdt, label
 
     parts, number = label(where)
@@ -600,5 +618,6 @@ def _name_region(axis: Any, x: Any, y: Any, where: Any, text: str, colour: str =
     inside = np.pad(parts == largest, 1)
     depth = distance_transform_cdt(inside, metric="chessboard")[1:-1, 1:-1]
     row, column = np.unravel_index(int(depth.argmax()), depth.shape)
-    if depth.max() * 22 >= max(where.shape):
-        axis.text(x[column], y[row], text, ha="center", va="center", fontsize=8, color=colour)
+    if depth.max() * 30 >= max(where.shape):
+        halo = [withStroke(linewidth=2.5, foreground="white")]
+        axis.text(x[column], y[row], text, ha="center", va="center", fontsize=8, path_effects=halo)
