@@ -330,6 +330,44 @@ def check(
     return report.exit_code
 
 
+@app.command()
+def faults(
+    row: Annotated[list[str] | None, typer.Option(help="Only this row, as in F03 or C01; repeatable.")] = None,
+    layer: Annotated[
+        Literal["rule", "model"], typer.Option(help="Schedules, rules and samplers, or the binding of a real model.")
+    ] = "rule",
+    workers: Annotated[int, typer.Option(help="Processes. 0: one per core, at most 8.")] = 0,
+    json_file: Json = None,
+    quiet: Quiet = False,
+) -> int:
+    """The power of the checks: planted faults they must kill by the right symptom, and right variants they must not flag."""
+    import joblib
+
+    from proofs_check.faults.matrix import exit_code, lines
+
+    if workers < 0:
+        raise InvalidInput(f"--workers must be >= 0, got {workers}")
+    workers = workers or min(8, joblib.cpu_count())
+    if layer == "model":
+        try:
+            from realmodel.faults.matrix import kill_matrix
+        except ModuleNotFoundError as error:
+            raise InvalidInput(_missing(error)) from None
+    else:
+        from proofs_check.faults.matrix import kill_matrix
+    results = []
+    for result in progress(kill_matrix(row or (), workers), "planting", quiet):
+        results.append(result)
+        if not quiet:
+            print(result.line())
+    if not quiet:
+        print(*list(lines(results))[-2:], sep="\n")
+    arguments = {"row": row, "layer": layer}
+    write_json(json_file, "faults", arguments, [result.plain() for result in results])
+    replay_line(quiet)
+    return exit_code(results)
+
+
 @app.command("check-acceptance")
 def check_acceptance(
     rule: Annotated[str, typer.Argument(help="module:rule of yours, called as rule(p, q, draft, coins) -> tokens.")],
@@ -485,9 +523,11 @@ def _load_model(model: str, dtype: str, device: str) -> Any:
 
         return torch, load(model, dtype, device)
     except ModuleNotFoundError as error:
-        raise InvalidInput(
-            f"a real model needs the extra 'realmodel' ({error.name} is missing): pip install 'packedss[realmodel]'"
-        ) from None
+        raise InvalidInput(_missing(error)) from None
+
+
+def _missing(error: ModuleNotFoundError) -> str:
+    return f"a real model needs the extra 'realmodel' ({error.name} is missing): pip install 'packedss[realmodel]'"
 
 
 def _schedules(names: list[str] | None, widths: list[int] | None, start: str) -> dict[int, list[Any]]:

@@ -73,6 +73,8 @@ BAD = {
     "audit --maps -1": "--maps must be >= 0",
     "audit --start prompt --prompts 1": "start",
     "validate --prompt x --prompt-ids 5": "give one of them",
+    "faults --row F99": "unknown row 'F99'; allowed: F01, ",
+    "faults --layer cloud": "'rule', 'model'",
     "prove --workers -1": "--workers must be >= 0",
     "prove --check nonsense": "no check is called 'nonsense'; allowed: a name in the ledger, or ",
     "prove --claim THM9": "no check is about 'THM9'; allowed: ",
@@ -268,6 +270,15 @@ def test_check_outputs(run, tmp_path, monkeypatch):
     code, out, err = run("check-outputs wrong --reference my_own_reference:tables")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "line 1" in err
+
+
+def test_faults(run, tmp_path):
+    file = tmp_path / "matrix.json"
+    code, out, _ = run(f"faults --row F20 --row C01 --workers 1 --json {file}")
+    assert code == 0, out
+    assert "count" in out
+    assert "controls of 1 kinds pass" in out
+    assert {row["id"] for row in json.loads(file.read_text())["rows"]} == {"F20", "C01"}
 
 
 def test_an_smt_obligation_as_text(run):
