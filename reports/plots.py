@@ -100,12 +100,13 @@ def save(figure: Figure, file: Path) -> None:
     """As SVG or PNG, by the name's end; the same figure gives the same bytes. Raises InvalidInput for another end."""
     if file.suffix not in FORMATS:
         raise InvalidInput(f"a picture's file must end in {' or '.join(FORMATS)}, got {str(file)!r}")
-    kind: dict[str, Any] = {".svg": {"metadata": {"Date": None}}, ".png": {"metadata": {"Software": None}, "dpi": 160}}[
-        file.suffix
-    ]
+    kinds: dict[str, dict[str, Any]] = {
+        ".svg": {"metadata": {"Date": None}},
+        ".png": {"metadata": {"Software": None}, "dpi": 160},
+    }
     try:
         with _style():
-            figure.savefig(file, **kind)
+            figure.savefig(file, **kinds[file.suffix])
     except OSError as error:
         raise InvalidInput(f"cannot write {str(file)!r}: {error.strerror}") from error
 
@@ -185,7 +186,7 @@ def difficulty(results: Sequence[Result], parameter: str | None = None) -> Figur
             f"{len(panels)} panels, at most {MAX_PANELS} can be read: fewer drafters, widths, lengths or starts?"
         )
     shared = _shared(found)
-    figure, axes = _grid(len(panels), sharey=True)
+    figure, axes = _grid(len(panels))
     exact_seen = False
     names = list(dict.fromkeys(trend.schedule for trend in found))
     for axis, (setting, group) in zip(axes, panels.items(), strict=True):
@@ -202,12 +203,11 @@ def difficulty(results: Sequence[Result], parameter: str | None = None) -> Figur
                 exact_seen = True
                 axis.plot(*zip(*points, strict=True), marker, color=colour, markerfacecolor="white", markersize=5.5, zorder=1.9)
         axis.set_title(_words(item for item in setting if item not in shared))
-    for axis in axes:  # after all: they share it
         axis.set_ylim(bottom=0)
     widest = max(r.half / r.value for trend in found for r in (result.tokens_per_nfe for _, result in trend.points))
     caption = (
         f"Lines: simulated; bands: 95 % intervals (batch means, Student's t), at most ± {widest:.1%}"
-        + (", mostly narrower than the lines" if widest < 0.01 else "")
+        + (", mostly narrower than the markers" if widest < 0.03 else "")
         + ". "
         + ("Open markers: exact law. " if exact_seen else "")
         + f"Dotted: AR, one token a call. {_words(shared)}; {_size(found)} runs a point."
@@ -261,7 +261,8 @@ def nfe_histogram(
 ) -> Figure:
     """How many calls a run takes: simulated runs {NFE: runs} as bars, the exact law P(NFE = n) over them.
 
-    Without AR, which takes a call for each token. `setting` says in words what was simulated. Raises InvalidInput for nothing to draw.
+    Without AR, which takes a call for each token. `setting` says in words what was simulated.
+    Raises InvalidInput for nothing to draw.
     """
     if not all(sum(histogram.values()) for histogram in histograms):
         raise InvalidInput("a histogram needs at least 1 run")
@@ -313,7 +314,7 @@ def nfe_histogram(
 
 @_styled
 def calls_per_position(positions: Positions, setting: str, exact: Mapping[str, Sequence[float]] | None = None) -> Figure:
-    """Calls a token takes along the answer, with bands. `exact`: E[NFE(l)] for l = 0 .. L, by schedule, where there is a law."""
+    """Calls a token takes along the answer, with bands. `exact`: E[NFE(l)], l = 0 .. L, by schedule, where there is a law."""
     figure, [axis] = _grid(1, width=6.4, height=3.2)
     names = positions.schedules
     edges = np.array(positions.edges)
@@ -359,6 +360,7 @@ def winner_map(costs: CostMap, x_label: str, setting: str) -> Figure:
     figure, [axis] = _grid(1, width=6.4, height=4.2)
     colours = [_light(_STYLES[kind][0]) for kind in kinds]
     x, y = np.array(costs.xs), np.array(costs.ratios)
+    axis.set_yscale("log")
     axis.pcolormesh(
         _borders(x),
         _borders(y, True),
@@ -372,7 +374,6 @@ def winner_map(costs: CostMap, x_label: str, setting: str) -> Figure:
         if levels:
             lines = axis.contour(x, y, best, levels, colors="black", linewidths=0.7)
             axis.clabel(lines, fmt=lambda level: f"{level:g}×", fontsize=7)
-    axis.set_yscale("log")
     axis.grid(visible=False)
     for kind in np.unique(winners):
         _name_region(axis, x, y, winners == kind, _title(kinds[kind]))
@@ -386,7 +387,7 @@ def winner_map(costs: CostMap, x_label: str, setting: str) -> Figure:
         f"Each kind at its best W of {widths}. "
         "Colour: the most tokens per unit of time; lines: how many times AR's. "
         + (
-            f"{_title(_OTHER)}: neither Packed-SS's S = {{0}} nor Quadratic-SS, e.g. S = {{{sets[len(sets) // 2]}}}. "
+            f"Another Branches(S): neither Packed-SS's S = {{0}} nor Quadratic-SS, e.g. S = {{{sets[len(sets) // 2]}}}. "
             if sets
             else ""
         )
@@ -425,8 +426,8 @@ def best_set(sets: SetMap, x_label: str, setting: str) -> Figure:
         _name_region(axis, x, y, where, text)
     caption = (
         f"Exact, in the long run, W = {sets.width}. A call of n rows costs tau + delta n; Branches(S) has (1 + |S|) (W + 1) "
-        "rows. S: accepted counts whose continuations are drafted; {0} is Packed-SS, all is Quadratic-SS but for its last branch, "
-        "which it never uses. "
+        "rows. S: accepted counts whose continuations are drafted; {0} is Packed-SS, all is Quadratic-SS but for its last "
+        "branch, which it never uses. "
         "Named: the commonest S of its size. "
         + ("Sets grown greedily. " if sets.greedy else "All sets compared. ")
         + f"{setting}."
@@ -468,21 +469,21 @@ def print_sweep(results: Sequence[Result], computed: int, damaged: Sequence[Path
             rows.setdefault((cell.drafter, cell.length, cell.start, cell.width, cell.runs, cell.seed), {})[cell.schedule] = (
                 result
             )
-    compared = "linear" in names and "packed" in names
     if len(rows) <= limit:
         table = Table(title="tokens/NFE, 95 % intervals (batch means, Student's t) or exact", title_justify="left")
         for column in ("drafter", "L", "start", "W"):
             table.add_column(column, justify="left" if column in ("drafter", "start") else "right")
         for name in names:
             table.add_column(_title(name), justify="right")
-        if compared:
+        if {"linear", "packed"} <= set(names):
             table.add_column("Packed / Linear", justify="right")
         for (drafter, length, start, width, runs, seed), by_name in rows.items():
             ar_start = start if start == "prompt" else "algorithm"
             ar = flat.get((drafter, length, runs, seed, ar_start))
             found = {**by_name, **({"ar": ar} if ar else {})}
             cells = [str(found[name].tokens_per_nfe) if name in found else "" for name in names]
-            cells += [str(gain(found["packed"], found["linear"]))] * compared
+            if {"linear", "packed"} <= set(found):
+                cells.append(str(gain(found["packed"], found["linear"])))
             table.add_row(escape(drafter), f"{length:,}", start, str(width or ""), *cells)
         console.print(table)
     else:
@@ -492,9 +493,8 @@ def print_sweep(results: Sequence[Result], computed: int, damaged: Sequence[Path
     except InvalidInput:
         moving = []
     if moving and max(len(trend.points) for trend in moving) > 1:
-        top = max(value for trend in moving for value in trend.values)
         shared = _shared(moving)
-        title = f"tokens/NFE along {moving[0].parameter}, heights from 0 to {top:.3g}; {escape(_words(shared))}"
+        title = f"tokens/NFE along {moving[0].parameter}, each row on a scale of its own; {escape(_words(shared))}"
         table = Table(title=title, title_justify="left")
         for column in ("setting", "schedule", moving[0].parameter, "", "from", "to"):
             table.add_column(column, justify="right" if column in ("from", "to") else "left", no_wrap=column == "")
@@ -505,7 +505,7 @@ def print_sweep(results: Sequence[Result], computed: int, damaged: Sequence[Path
                 escape(setting),
                 _title(trend.schedule),
                 f"{ends[0][0]:g} .. {ends[1][0]:g}",
-                sparkline(trend.values, 0, top),
+                sparkline(trend.values),
                 *(str(result.tokens_per_nfe) for _, result in ends),
             )
         console.print(table)
@@ -517,7 +517,7 @@ def print_sweep(results: Sequence[Result], computed: int, damaged: Sequence[Path
 
 
 def _grid(
-    panels: int, columns: int = 3, width: float = 3.1, height: float = 2.7, sharex: bool = False, sharey: bool = False
+    panels: int, columns: int = 3, width: float = 3.1, height: float = 2.7, sharex: bool = False
 ) -> tuple[Figure, list[Any]]:
     from matplotlib.figure import Figure
 
@@ -525,7 +525,7 @@ def _grid(
     rows = ceil(panels / columns)
     across = max(6.4, columns * width) if columns > 1 or panels > 1 else width
     figure = Figure(figsize=(max(across, 4.8), rows * height + 1.3), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey).ravel()
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=sharex).ravel()
     for empty in axes[panels:]:
         empty.set_visible(False)
     return figure, list(axes[:panels])
@@ -620,4 +620,5 @@ def _name_region(axis: Any, x: Any, y: Any, where: Any, text: str) -> None:
     row, column = np.unravel_index(int(depth.argmax()), depth.shape)
     if depth.max() * 30 >= max(where.shape):
         halo = [withStroke(linewidth=2.5, foreground="white")]
-        axis.text(x[column], y[row], text, ha="center", va="center", fontsize=8, path_effects=halo)
+        side = "right" if column > 0.85 * len(x) else "left" if column < 0.05 * len(x) else "center"
+        axis.text(x[column], y[row], text, ha=side, va="center", fontsize=8, path_effects=halo)
