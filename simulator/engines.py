@@ -28,8 +28,8 @@ def run(
 ) -> Iterator[R]:
     """function(task) of every task, as they finish; `function` is one of a module, tasks and results can be pickled.
 
-    With `address`, on the Dask scheduler (tcp://host:8786) or Ray cluster (auto, ray://host:10001) there, whose machines need
-    packedss in the same version; else on `workers` processes here. One local worker is this process itself.
+    With `address`, on the Dask scheduler there (tcp://host:8786), or the Ray cluster that this machine belongs to (auto); their
+    machines need packedss in the same version. Else on `workers` processes here; one local worker is this process itself.
 
     Raises InvalidInput, before the first task, for a name or number out of range and for an engine that is not installed.
     """
@@ -45,6 +45,8 @@ def check(engine: str, workers: int, address: str | None) -> None:
         raise InvalidInput(f"workers must lie in 1 .. {MAX_WORKERS}, got {workers}")
     if address is not None and engine == "local":
         raise InvalidInput("an address is that of a cluster: name the engine too, dask or ray")
+    if engine == "ray" and address not in (None, "auto"):
+        raise InvalidInput(f"the address of a Ray cluster must be auto, on a machine that belongs to it; got {address!r}")
     try:
         if engine == "dask":
             import distributed  # noqa: F401
@@ -113,8 +115,8 @@ def _ray(stack: ExitStack, function: Callable[[T], R], tasks: Sequence[T], worke
     where: dict[str, Any] = {"num_cpus": workers, "include_dashboard": False} if address is None else {"address": address}
     try:
         ray.init(**where, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError) as error:
-        raise InvalidInput(f"no Ray cluster at {address!r}: {type(error).__name__}") from None
+    except ConnectionError:
+        raise InvalidInput("this machine belongs to no Ray cluster: ray start --help") from None
     stack.callback(ray.shutdown)
     remote, window = ray.remote(function), 2 * int(ray.cluster_resources()["CPU"])
     left = iter(tasks)

@@ -95,6 +95,7 @@ def test_a_bad_grid_is_refused_by_name(change: dict[str, Any], message: str) -> 
         ("slurm", 1, None, "unknown engine 'slurm'; allowed: local, dask, ray"),
         ("local", 0, None, "workers must lie in 1 .. 4096, got 0"),
         ("local", 2, "tcp://there:8786", "an address is that of a cluster"),
+        ("ray", 2, "there:6379", "the address of a Ray cluster must be auto"),
     ],
 )
 def test_a_bad_engine_is_refused_before_anything_is_computed(
@@ -110,6 +111,14 @@ def test_an_engine_that_is_not_installed_says_how_to_get_it(engine: str, package
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InvalidInput, match=rf"not installed: pip install 'packedss\[{engine}\]'"):
         engines.run(len, [[]], engine)
+
+
+def test_a_running_cluster_can_be_used() -> None:
+    distributed = pytest.importorskip("distributed", reason="pip install 'packedss[dask]'")
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+        assert sorted(engines.run(abs, [-1, 2, -3], "dask", address=cluster.scheduler_address)) == [1, 2, 3]
+    with pytest.raises(InvalidInput, match="no Dask scheduler at 'nonsense'"):
+        list(engines.run(abs, [1], "dask", address="nonsense"))
 
 
 def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
