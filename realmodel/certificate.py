@@ -25,8 +25,9 @@ from realmodel.conformance import conformance
 from realmodel.dualmode import DualModeModel
 from realmodel.layers import Layer, Word, worst
 from realmodel.numerics import Divergence, Judge, Output, greedy, sampled
+from realmodel.watching import drafting
 from simulator.decode import Policy
-from simulator.records import Limits, Step, Tokens
+from simulator.records import Limits, Tokens
 from simulator.schedule import Ask, Schedule
 from simulator.trace import TracedRequest
 
@@ -128,8 +129,10 @@ def certify(
     )
     numeric = greedy(judge, schedule, outputs, limits, prompts, padded)
     layers = (rule(schedule), conforms, numeric)
-    steps = [step for request in recorded for step in request.generation.steps]
-    return _certificate(model, reference, schedule, width, start, 0.0, layers, steps)
+    seen = drafting(step for request in recorded for step in request.generation.steps)
+    return _certificate(
+        model, reference, schedule, width, start, 0.0, layers, seen if recorded else conforms.figures["drafting"]
+    )
 
 
 def certify_sampling(
@@ -152,9 +155,9 @@ def certify_sampling(
     conforms = conformance(
         binding or reference, reference, schedule, prompts[:2], limits, width, start, temperature, seed, padded, samples
     )
-    numeric, steps = sampled(model, reference, schedule, prompts, limits, temperature, tokens, seed, padded)
+    numeric, seen = sampled(model, reference, schedule, prompts, limits, temperature, tokens, seed, padded)
     layers = (rule(schedule), conforms, numeric)
-    return _certificate(model, reference, schedule, width, start, temperature, layers, steps)
+    return _certificate(model, reference, schedule, width, start, temperature, layers, seen)
 
 
 def _certificate(
@@ -165,33 +168,28 @@ def _certificate(
     start: str,
     temperature: float,
     layers: tuple[Layer, ...],
-    steps: Sequence[Step],
+    seen: tuple[int, int, int],
 ) -> Certificate:
     tested, exact = (str(each.dtype).removeprefix("torch.") for each in (model, reference))
     name = str(getattr(schedule, "name", type(schedule).__name__))
-    return Certificate(name, width, start, tested, exact, temperature, layers, flags(steps))
+    return Certificate(name, width, start, tested, exact, temperature, layers, flags(*seen))
 
 
-def flags(steps: Sequence[Step]) -> tuple[str, ...]:
-    """What runs with drafts did not exercise: a run without a rejection never rolled anything back."""
-    drafts = [step for step in steps if step.verified]
-    found = []
-    if drafts and not any(step.accepted for step in drafts):
-        found.append("no draft token was ever accepted")
-    if drafts and not any(step.accepted < len(step.verified) for step in drafts):
-        found.append("no draft token was ever rejected")
-    return tuple(found)
+def flags(drafts: int, accepted: int, rejected: int) -> tuple[str, ...]:
+    """What runs with drafts did not exercise (see `drafting`): a run without a rejection never rolled anything back."""
+    counts = {"accepted": accepted, "rejected": rejected}
+    return tuple(f"no draft token was ever {word}" for word, count in counts.items() if drafts and not count)
 
 
 def rule(schedule: Policy) -> Layer:
-    """The layer of a schedule alone. Asked again for an equal schedule, it answers from memory."""
-    return _rule(schedule) if isinstance(schedule, Hashable) else _rule.__wrapped__(schedule)
+    """The layer of a schedule alone. Asked again for a schedule of the same policy, it answers from memory."""
+    subject = narrowed(schedule)
+    return _rule(subject) if isinstance(subject, Hashable) else _rule.__wrapped__(subject)
 
 
 @lru_cache(maxsize=64)
-def _rule(schedule: Policy) -> Layer:
+def _rule(subject: Policy) -> Layer:
     begun = time.perf_counter()
-    subject = narrowed(schedule)
     stages = {name: STAGES[name] for name in _RULE_STAGES}
     report = run_battery(System(subject, limit=_RULE_SECONDS), stages, BASIS, 10 * _RULE_SECONDS, "")
     detail = "; ".join(f"{stage.name}: {stage.detail}" for stage in report.stages if stage.name in ("greedy", "law"))

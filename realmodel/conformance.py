@@ -28,7 +28,7 @@ from proofs_check.trace_check import POLICIES, RULES, check_trace
 from realmodel.dualmode import DualModeModel, Session
 from realmodel.layers import Layer, Word
 from realmodel.parity import draft_logits
-from realmodel.watching import KeysValues, Seen, Watched, rejections, snapshot, watch
+from realmodel.watching import KeysValues, Seen, Watched, drafting, snapshot, watch
 from simulator.chance import Sampled
 from simulator.decode import Policy
 from simulator.errors import ContractError, InvalidInput
@@ -129,13 +129,8 @@ def conformance(
         f" {noise.logits:.1e}), {checked.cache_rows:,} cached rows within {checked.cache:.1e} (schedule-free runs:"
         f" {noise.cache:.1e}); {replayed} calls replayed{said}"
     )
-    accepted, rejected = rejections(watched)
-    figures = checked._asdict() | {
-        "noise": noise._asdict(),
-        "dtype": dtype,
-        "accepted": accepted,
-        "rejected": rejected,
-    }
+    drafts = drafting(step for each in watched for step in each.run.steps)
+    figures = checked._asdict() | {"noise": noise._asdict(), "dtype": dtype, "drafting": drafts}
     missing = "" if checked.calls else "no call was made"
     if not checked.proposal_rows and any(any(seen.rows.proposals) for each in watched for seen in each.seen):
         missing = "no call with proposals was looked at: too few tokens"

@@ -56,6 +56,28 @@ class DualModeModel:
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
 
+    def mark(self) -> Any:
+        """Where the device's work is now, for `elapsed`: an event on CUDA, for which the host does not wait; else the clock."""
+        if self.device.type != "cuda":
+            return self.clock()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self.device))
+        return event
+
+    def elapsed(self, begun: Any, ended: Any) -> float:
+        """Seconds of the device between two marks; waits for the second unless it has passed."""
+        if not isinstance(ended, torch.cuda.Event):
+            return float(ended - begun)
+        if not ended.query():
+            ended.synchronize()
+        return float(begun.elapsed_time(ended)) / 1000
+
+    def put(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A host tensor on the device. The host does not wait: pinned memory is copied from when the device gets to it."""
+        if self.device.type != "cuda":
+            return tensor.to(self.device)
+        return tensor.pin_memory().to(self.device, non_blocking=True)
+
     def check_prompt(self, prompt: tuple[int, ...], max_new_tokens: int, width: int = 0) -> None:
         """Raise InvalidInput unless the request can run: a nonempty prompt of known ids that leaves room for the output."""
         if not prompt:
@@ -79,7 +101,7 @@ class Session:
     """One request on a `DualModeModel`: call it with a Call, get a Reply.
 
     The cache holds causal rows only. What was accepted is found by comparing the next prefix with the rows cached, so a
-    schedule never sees the cache. `model_seconds` is the time spent inside the network, device-synchronised.
+    schedule never sees the cache. On a GPU a greedy call waits for the device once, when its tokens come back.
     """
 
     def __init__(self, model: DualModeModel, temperature: float, padded: bool) -> None:
@@ -91,11 +113,25 @@ class Session:
         self.cache = DynamicCache(config=model.network.config)
         self.cached: tuple[int, ...] = ()  # tokens whose causal rows are in the cache
         self.stale = 0  # rows physically in the cache behind them
-        self.model_seconds = 0.0
-        self._masks: dict[tuple[object, ...], torch.Tensor] = {}
+        self._seconds = 0.0
+        self._marks: tuple[Any, ...] = ()  # where the last forward began and ended
+        self._replying = False
+        self._masks: dict[tuple[object, ...], tuple[torch.Tensor, torch.Tensor | None]] = {}  # by layout: its part, buffer
 
     def __call__(self, call: Call) -> Reply:
-        return self.reply(*self.logits(call))
+        self._replying = True
+        try:
+            rows, logits = self.logits(call)
+        finally:
+            self._replying = False
+        return self.reply(rows, logits)
+
+    @property
+    def model_seconds(self) -> float:
+        """The time spent inside the network, as the device measures it."""
+        if self._marks:
+            self._seconds, self._marks = self._seconds + self.model.elapsed(*self._marks), ()
+        return self._seconds
 
     def reply(self, rows: Rows, logits: torch.Tensor) -> Reply:
         """The laws that `logits` are read as, in the order of the rows read."""
@@ -122,11 +158,12 @@ class Session:
         model.check_ids(rows.tokens)
         read = rows.verifier + [row for block in rows.proposals if block for row in block]
         read = read or [len(rows.tokens) - 1]
-        inputs = torch.tensor([*rows.tokens, *rows.positions, *read], device=model.device)
+        inputs = model.put(torch.tensor([*rows.tokens, *rows.positions, *read]))
         count = len(rows.tokens)
         mask = self._mask(call, keep, rows.catch_up)
 
-        started = model.clock()
+        self._seconds, self._marks = self.model_seconds, ()  # of the call before
+        begun = model.mark()
         if model.adapter:
             model.adapter.select(count, rows.first_proposal)
         logits = model.network(
@@ -139,10 +176,10 @@ class Session:
         ).logits[0]
         if model.adapter:
             model.adapter.release()
-        self.model_seconds += model.clock() - started
+        self._marks = (begun, model.mark())
 
-        if not torch.isfinite(logits.sum()):  # one pass and no copy; finite logits do not come near an overflow
-            raise ContractError(f"{model.name} returned logits that are not finite: no verdict can stand on them")
+        if not self._replying and not _finite(logits):  # a reply checks them when it waits for its tokens
+            raise self._not_finite()
         self.cached = (call.prefix + call.draft)[: keep + rows.keep]
         self.stale = count - rows.keep
         return rows, logits[: len(read)]
@@ -160,27 +197,50 @@ class Session:
         return rows_of(call, cached, self.model.mask_token, self.padded)
 
     def _laws(self, logits: torch.Tensor, verifier_rows: int) -> list[Law]:
+        finite = _finite(logits)
         logits = logits.clone()
         logits[verifier_rows:, self.model.mask_token] = -torch.inf  # a drafter never proposes the mask itself (PAD)
         if self.temperature == 0:
-            return [Point(token) for token in logits.argmax(-1).tolist()]
+            *tokens, sound = torch.cat([logits.argmax(-1), finite[None]]).tolist()  # all that the host waits for
+            if not sound:
+                raise self._not_finite()
+            return [Point(token) for token in tokens]
+        if not finite:
+            raise self._not_finite()
         logits = logits.double()
         logits -= logits.max(-1, keepdim=True).values  # so that no temperature, however small, overflows
         return [TorchLaw(law) for law in torch.softmax(logits / self.temperature, -1)]
 
+    def _not_finite(self) -> ContractError:
+        return ContractError(f"{self.model.name} returned logits that are not finite: no verdict can stand on them")
+
+    @torch.inference_mode()
     def _mask(self, call: Call, cached: int, catch_up: int) -> torch.Tensor:
-        """The additive mask [1, 1, R, cached + R]: a view into a buffer whose right edge is the layout and left part open."""
+        """The additive mask [1, 1, R, cached + R]: in a buffer per layout, which is moved to the right as the cache grows."""
         if catch_up:
             return self._additive(attention(call, cached, catch_up, self.padded))
         key = shape_of(call, self.padded)
-        buffer = self._masks.get(key)
-        fixed = fixed_attention(*key)
-        if buffer is None or buffer.shape[-1] < cached + len(fixed):
-            room = 2 * cached + 64
-            sees = np.concatenate([np.ones((len(fixed), room), dtype=bool), fixed], axis=1)
-            buffer = self._masks[key] = self._additive(sees)
-        return buffer[..., buffer.shape[-1] - cached - len(fixed) :]
+        fixed, buffer = self._masks.get(key) or (self._additive(fixed_attention(*key)), None)
+        end = cached + fixed.shape[-1]
+        if buffer is None or buffer.shape[-1] < end:
+            buffer = fixed.new_empty(*fixed.shape[:-1], _aligned(end + cached + 64))
+            self._masks[key] = fixed, buffer
+        buffer[..., :cached] = 0
+        buffer[..., cached:end] = fixed
+        return buffer[..., :end]
 
     def _additive(self, sees: np.ndarray) -> torch.Tensor:
-        mask = torch.zeros(sees.shape, dtype=self.model.dtype, device=self.model.device)
-        return mask.masked_fill_(~torch.from_numpy(sees).to(self.model.device), -torch.inf)[None, None]
+        mask = torch.zeros((len(sees), _aligned(sees.shape[1])), dtype=self.model.dtype)
+        mask[:, : sees.shape[1]].masked_fill_(~torch.from_numpy(sees), -torch.inf)
+        return self.model.put(mask)[None, None, :, : sees.shape[1]]
+
+
+def _aligned(columns: int) -> int:
+    """Attention kernels want a mask that begins at, and whose rows are, a multiple of 8: others they copy, in every layer, or
+    refuse."""
+    return -(-columns // 8) * 8
+
+
+def _finite(logits: torch.Tensor) -> torch.Tensor:
+    """One pass and no copy; finite logits do not come near an overflow."""
+    return torch.isfinite(logits.sum())

@@ -16,7 +16,7 @@ from realmodel.layout import Rows
 from simulator.chance import Scripted, Source
 from simulator.decode import Generation, Model, Policy, generate
 from simulator.laws import Law
-from simulator.records import Call, Limits, Reply, Tokens
+from simulator.records import Call, Limits, Reply, Step, Tokens
 
 _NO_COINS = Scripted({})
 _READING = 1e-9  # between two softmaxes of the same logits, in float64
@@ -118,7 +118,7 @@ def snapshot(cache: Any) -> KeysValues:
     return [(layer.keys[0].clone(), layer.values[0].clone()) for layer in cache.layers]
 
 
-def rejections(seen: Iterable[Watched]) -> tuple[int, int]:
-    """(draft tokens accepted, drafts of which a token was rejected) over all runs."""
-    steps = [step for each in seen for step in each.run.steps if step.predictions]
-    return sum(step.accepted for step in steps), sum(step.accepted < len(step.verified) for step in steps)
+def drafting(steps: Iterable[Step]) -> tuple[int, int, int]:
+    """(drafts tested, draft tokens accepted, drafts of which a token was rejected)."""
+    drafts = [step for step in steps if step.verified]
+    return len(drafts), sum(s.accepted for s in drafts), sum(s.accepted < len(s.verified) for s in drafts)

@@ -1,10 +1,12 @@
-"""What `validate` says of outputs that differ."""
+"""What `validate` says of outputs that differ, and what its certificates make of them."""
+
+import json
 
 import pytest
 
 from realmodel.reference import causal_logits, greedy_reference
-from realmodel.validate import first_difference, validate
-from simulator import ContractError, InvalidInput, Limits, Schedule, generate, packed
+from realmodel.validate import first_difference, issue, validate
+from simulator import ContractError, InvalidInput, Limits, Schedule, ar, generate, packed
 from simulator.records import Call
 
 
@@ -52,7 +54,35 @@ def test_a_faulty_schedule_is_called_different(load_model, prompts):
     bad = Unchecked("unchecked", good.opening, good.cycle)
     named = [(str(i), prompt) for i, prompt in enumerate(prompts[:3])]
     result = validate(model, named, [good, bad], Limits.of(48, model.eos), 8, "algorithm")
-    assert [tally.verdict for tally in result.schedules] == ["EXACT", "DIFFERENT"]
+    assert [tally.verdict for tally in result.schedules] == ["EXACT", "FAULT"]
+
+
+def test_certificates(load_model, model64, prompts):
+    """They replace the comparison's verdict, for every schedule and under its own start."""
+    model, limits = load_model("float32"), Limits.of(16, model64.eos)
+    schedules = [ar(), packed(4, "sampled")]
+    result = validate(model, [(str(i), prompt) for i, prompt in enumerate(prompts[:2])], schedules, limits, 4, "sampled")
+    assert all(tally.certificate is None for tally in result.schedules)
+    issue(result, model, model64, schedules, limits)
+    assert [tally.certificate.start for tally in result.schedules] == ["algorithm", "sampled"]
+    assert [tally.verdict for tally in result.schedules] == ["EXACT", "EXACT"], str(result.schedules[1].certificate)
+    plain = json.loads(json.dumps(result.plain()))
+    assert [layer["name"] for layer in plain["schedules"][1]["certificate"]["layers"]] == ["rule", "conformance", "numerics"]
+
+
+def test_a_certificate_overrules_a_comparison_that_found_nothing(load_model, model64, prompts):
+    """One prompt on which the unchecked draft token happens to be right: equal tokens, and no certificate."""
+    model, limits, good = load_model("float32"), Limits.of(2, model64.eos), packed(8)
+    bad = Unchecked("unchecked", good.opening, good.cycle)
+    for prompt in prompts[:8]:
+        result = validate(model, [("p", prompt)], [bad], limits, 8, "algorithm")
+        if result.schedules[0].verdict == "EXACT":
+            break
+    assert result.schedules[0].verdict == "EXACT"
+    issue(result, model, model64, [bad], limits)
+    assert result.schedules[0].verdict == "FAULT"
+    assert result.schedules[0].certificate.layer("rule").verdict == "FAULT"
+    assert result.schedules[0].certificate.layer("numerics").verdict == "EXACT"
 
 
 def test_a_tie_does_not_hide_what_follows(model64, prompts):
