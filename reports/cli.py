@@ -47,6 +47,7 @@ Trace = Annotated[
     Path | None,
     typer.Option("--trace", help="Also write every call of every run to this file as JSON Lines.", callback=_writable),
 ]
+Picture = Annotated[Path | None, typer.Option("--plot", help="Also draw the result: .svg or .png.", callback=_writable)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No tables and no progress.")]
 Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
 Schedules = Annotated[
@@ -135,6 +136,7 @@ def simulate(
     eos_rate: Annotated[float, typer.Option(help="Probability that a position ends its run.")] = 0.0,
     start: Start = "algorithm",
     seed: Seed = 0,
+    plot: Picture = None,
     json_file: Json = None,
     trace: Trace = None,
     quiet: Quiet = False,
@@ -166,9 +168,113 @@ def simulate(
         from reports.tables import print_simulations
 
         print_simulations(results, request, drafter if thresholds is None else "given thresholds")
+    if plot is not None:
+        simulation.draw(results, request, drafter if thresholds is None else "", plot)
     arguments = {"drafter": drafter, "thresholds": thresholds, **request._asdict()}
     _write_trace(trace, traced)
     write_json(json_file, "simulate", arguments, [row for result in results for row in result.plain()])
+    replay_line(quiet)
+    return 0
+
+
+@app.command()
+def sweep(
+    folder: Annotated[Path, typer.Option(help="Where the cells are kept, a file each; a sweep goes on with what is there.")],
+    drafter: Annotated[list[str], typer.Option(help="A drafter family with its parameters, as for simulate; repeatable.")],
+    schedule: Schedules = None,
+    width: Widths = None,
+    tokens: Annotated[
+        list[int] | None, typer.Option("--tokens", "-n", help="Tokens per run, L; repeatable. Default: 256.")
+    ] = None,
+    start: Annotated[list[str] | None, typer.Option(help="A start; repeatable. Default: algorithm.")] = None,
+    seed: Annotated[list[int] | None, typer.Option(help="A seed; repeatable. Default: 0.")] = None,
+    runs: Annotated[int, typer.Option(help="Simulated requests in every cell.")] = 1000,
+    engine: Annotated[str, typer.Option(help="local, dask or ray.")] = "local",
+    workers: Annotated[int, typer.Option(help="Processes, or workers of a local cluster. 0: one per core, at most 8.")] = 0,
+    address: Annotated[str | None, typer.Option(help="Of a running cluster: tcp://host:8786 (dask), auto (ray).")] = None,
+    plot: Picture = None,
+    json_file: Json = None,
+    quiet: Quiet = False,
+) -> int:
+    """Simulate a whole grid, resumable, on one machine or a cluster: the same numbers everywhere."""
+    from functools import partial
+
+    import joblib
+
+    from simulator.sweep import Grid
+    from simulator.sweep import sweep as run
+
+    grid = Grid(
+        tuple(drafter),
+        tuple(schedule or ("ar", "linear", "packed", "quadratic")),
+        tuple(width or (8,)),
+        tuple(tokens or (256,)),
+        tuple(start or ("algorithm",)),
+        tuple(seed or (0,)),
+        runs,
+    )
+    shown = partial(progress, label="sweeping", quiet=quiet)
+    swept = run(grid, folder, engine, workers or min(8, joblib.cpu_count()), address, shown)
+    if not quiet:
+        from reports.plots import print_sweep
+
+        print_sweep(swept.results, swept.computed, swept.damaged)
+    if plot is not None:
+        from reports.plots import difficulty, save
+
+        save(difficulty(swept.results), plot)
+    write_json(json_file, "sweep", vars(grid) | {"folder": str(folder)}, [result.plain() for result in swept.results])
+    replay_line(quiet)
+    return 0
+
+
+@app.command("map")
+def cost_map(
+    plot: Annotated[Path, typer.Option("--plot", help="The picture to draw: .svg or .png.", callback=_writable)],
+    drafter: Annotated[
+        str, typer.Option(help="A drafter family with X in place of one number, as in mixture:rate=X,rho=0.7.")
+    ] = "barrier:rate=X",
+    low: Annotated[float, typer.Option("--from", help="Least X.")] = 0.02,
+    high: Annotated[float, typer.Option("--to", help="Largest X.")] = 0.5,
+    width: Widths = None,
+    branches: Annotated[
+        bool, typer.Option("--branches", help="The best branch set of one width instead of the winner.")
+    ] = False,
+    steps: Annotated[int, typer.Option(help="Columns and rows of the map.")] = 25,
+    quiet: Quiet = False,
+) -> int:
+    """Which schedule gives the most tokens per unit of time, over the drafter and the price tau + delta n of a call (exact)."""
+    import numpy as np
+
+    from reports import plots
+    from simulator import maps
+    from simulator.nfe.laws import law_of
+    from simulator.oracles.families import parse
+
+    widths = width or ([8] if branches else [2, 4, 6, 8, 12])
+    if not 2 <= steps <= 200:
+        raise InvalidInput(f"--steps must lie in 2 .. 200, got {steps}")
+    if not low < high:
+        raise InvalidInput(f"--from must be below --to, got {low} and {high}")
+    if "X" not in drafter:
+        raise InvalidInput(f"--drafter needs an X where the number varies, got {drafter!r}")
+    if not all(1 <= w <= 32 for w in widths) or (branches and len(widths) > 1):
+        raise InvalidInput(f"--width must lie in 1 .. 32 here, and be one with --branches; got {widths}")
+    xs = np.linspace(low, high, steps).tolist()
+    ratios = np.geomspace(1, 1000, steps).tolist()
+    cap = max(widths) + 1
+
+    def law(x: float) -> Any:
+        return law_of(parse(drafter.replace("X", repr(x))), cap)
+
+    law(low), law(high)  # whatever is wrong with the family is said before the work
+    if branches:
+        figure = plots.best_set(maps.set_map(law, xs, ratios, widths[0]), "X", drafter)
+    else:
+        figure = plots.winner_map(maps.cost_map(law, xs, ratios, widths), "X", drafter)
+    plots.save(figure, plot)
+    if not quiet:
+        print(f"drawn: {plot}")
     replay_line(quiet)
     return 0
 

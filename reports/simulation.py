@@ -159,3 +159,18 @@ def _result(width: int, schedules: Sequence[Schedule], tokens: Sequence[int], nf
     worse = (calls > calls[names.index("linear")]).sum(axis=1).tolist() if "linear" in names else [0] * len(names)
     tally = Tally.of(names, np.array(tokens, np.int64), calls)
     return Result(width, tuple(schedules), tally, tuple(worse), (None,) * len(names))
+
+
+def draw(results: Sequence[Result], request: Request, drafter: str, file: Path) -> None:
+    """Histograms of the number of calls, the exact law over them where there is one. Raises InvalidInput for several widths."""
+    from reports.plots import exact_nfe, nfe_histogram, save
+    from simulator.oracles.families import parse
+
+    if len(results) != 1:
+        raise InvalidInput(f"--plot draws one width at a time, got W = {', '.join(str(result.width) for result in results)}")
+    [result] = results
+    exact: list[Sequence[float] | None] = [None] * len(result.schedules)
+    if any(value is not None for value in result.exact):
+        exact = exact_nfe(parse(drafter), result.schedules, request.tokens)
+    setting = f"{drafter or 'given thresholds'}, W = {result.width}, L = {request.tokens}, start {request.start}"
+    save(nfe_histogram(result.tally.schedules, result.tally.histograms, exact, setting), file)

@@ -75,6 +75,12 @@ BAD = {
     "validate --prompt x --prompt-ids 5": "give one of them",
     "faults --row F99": "unknown row 'F99'; allowed: F01, ",
     "faults --layer cloud": "'rule', 'model'",
+    "sweep --folder x --drafter turbo": "unknown drafter family 'turbo'",
+    "sweep --folder x --drafter barrier:rate=0.1 --engine moon": "allowed: local, dask, ray",
+    "sweep --folder x --drafter barrier:rate=0.1 -w 0": "widths must be integers in 1 .. 1024",
+    "map --plot x.svg --drafter barrier:rate=0.1": "needs an X",
+    "map --plot x.svg --from 1 --to 0": "must be below",
+    "map --plot x.svg --drafter drift:early=12,late=X,turn=200": "no exact law",
     "prove --workers -1": "--workers must be >= 0",
     "prove --check nonsense": "no check is called 'nonsense'; allowed: a name in the ledger, or ",
     "prove --claim THM9": "no check is about 'THM9'; allowed: ",
@@ -279,6 +285,36 @@ def test_faults(run, tmp_path):
     assert "count" in out
     assert "controls of 1 kinds pass" in out
     assert {row["id"] for row in json.loads(file.read_text())["rows"]} == {"F20", "C01"}
+
+
+def test_sweep_goes_on_with_what_is_there(run, tmp_path):
+    line = (
+        f"sweep --folder {tmp_path / 'cells'} --drafter geometric:mean=2 --drafter barrier:rate=0.2 -w 3 -w 5 -n 40 --runs 50"
+    )
+    code, out, _ = run(f"{line} --workers 1 --json {tmp_path / 'a.json'}")
+    assert code == 0
+    assert "packed" in out
+    files = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "cells").iterdir()}
+    assert len(files) == 2 * (1 + 3 * 2)  # AR has no width
+    assert run(f"{line} --workers 1 --quiet --json {tmp_path / 'b.json'}")[:2] == (0, "")
+    assert {file.name: file.stat().st_mtime_ns for file in (tmp_path / "cells").iterdir()} == files
+    assert json.loads((tmp_path / "a.json").read_text())["rows"] == json.loads((tmp_path / "b.json").read_text())["rows"]
+
+
+def test_pictures(run, tmp_path):
+    pytest.importorskip("matplotlib")
+    for name, line in {
+        "simulate.svg": "simulate -n 30 --runs 20 -w 4",
+        "sweep.png": f"sweep --folder {tmp_path / 'c'} --drafter barrier:rate=0.1 --drafter barrier:rate=0.3 -n 30 --runs 20",
+        "map.svg": "map --steps 3 -w 2 -w 3",
+        "sets.svg": "map --steps 3 -w 3 --branches",
+    }.items():
+        code, _, err = run(f"{line} --plot {tmp_path / name}")
+        assert code == 0, err
+        assert (tmp_path / name).stat().st_size > 1000
+    assert run(f"simulate -w 3 -w 4 --plot {tmp_path / 'x.svg'}")[0] == 2
+    assert run(f"simulate --plot {tmp_path / 'x.gif'}")[0] == 2
+    assert not list(tmp_path.glob("x.*"))
 
 
 def test_an_smt_obligation_as_text(run):
