@@ -51,21 +51,21 @@ class Row:
 
 
 _ROWS = """\
-F01 | L | law | law | transformers#32867 | the draft token is the argmax, the law stored with it is not
-F02 | L | law | law | transformers#47932 | the draft is drawn from a filtered law, the unfiltered one is stored
-F03 | L | law | law | paper, 3.2 | the laws of the newer prefix in the place of the stored ones
-F04 | L, S | law | law | loop | stored laws one position off after trimming
-F05 | L | law | law | vllm#10198 | verification at temperature 1 whatever the request asks
-F06 | L | law | law | vllm#42744 | the filter on the bonus row only, or on all rows but that
-F07 | L | law | law, law1 | transformers#28508 | the residual through a softmax, or not normalised
-F08 | L | law | law, law1 | classic | the correction is drawn from p
-F09 | L | law | law, law1 | classic | the correction is drawn from p without the rejected token
+F01 | L | law | small law, law | transformers#32867 | the draft token is the argmax, the law stored with it is not
+F02 | L | law | small law, law | transformers#47932 | the draft is drawn from a filtered law, the unfiltered one is stored
+F03 | L | law | small law, law | paper, 3.2 | the laws of the newer prefix in the place of the stored ones
+F04 | L, S | law | small law, law | loop | stored laws one position off after trimming
+F05 | L | law | small law, law | vllm#10198 | verification at temperature 1 whatever the request asks
+F06 | L | law | small law, law | vllm#42744 | the filter on the bonus row only, or on all rows but that
+F07 | L | law | small law, law, law1 | transformers#28508 | the residual through a softmax, or not normalised
+F08 | L | law | small law, law, law1 | classic | the correction is drawn from p
+F09 | L | law | small law, law, law1 | classic | the correction is drawn from p without the rejected token
 F10 | L | contract, law | edges, floats | jaymody/speculative-sampling#5 | a residual of mass 0 raises, or is NaN
 F11 | L | law | edges | sglang#35771 | u <= alpha: a token of probability 0 passes at u = 0
-F12 | L | law | law, law1 | vllm-ascend#16370 | the uniform of the failed test draws the correction
-F13 | L | law | law, law2 | flashinfer#424 | one uniform for all tests of a call
+F12 | L | law | small law, law, law1 | vllm-ascend#16370 | the uniform of the failed test draws the correction
+F13 | L | law | small law, law, law2 | flashinfer#424 | one uniform for all tests of a call
 F14 | S | determinism | determinism | vllm#6038 | one of the three streams is not the request's
-F15 | L | law | law, law1 | vllm-project.github.io#80, vllm#5131 | accepted without a uniform, or by another ratio
+F15 | L | law | small law, law, law1 | vllm-project.github.io#80, vllm#5131 | accepted without a uniform, or by another ratio
 F16 | S | law | greedy, law1 | lattice#243 | the first draft token is never checked
 F17 | S, L | law | greedy, law1 | transformers#28166 | draft i is tested against another prediction than i
 F18 | S | law | greedy | lucidrains/speculative-decoding#3 | rejected tokens are not reverted
@@ -80,7 +80,7 @@ F26 | S | law | cache | mlx-lm#1109, aprender#2014 | the cache is not cropped, c
 F31 | S | law | greedy | paper, D.1 | padding after the draft counts as accepted
 F32 | S | count | counters | several | counters that do not close
 F34 | S | determinism | determinism, requests | several | something is left over from the request before
-F39 | S | law, count | law | several | ties of the argmax are broken differently
+F39 | S | law, count | small law, law | several | ties of the argmax are broken differently
 F40 | S | contract, progress, law | contract, greedy | lattice#1373 | constant drafters, or unknown ids, crash or stall it
 C01 | L | - | - | mlxcel#992 | sample and match
 C02 | L | - | - | EAGLE#183 | the rule for one-hot proposals, on one-hot proposals
