@@ -178,7 +178,7 @@ def test_nothing_compared_and_a_reference_of_other_weights_are_no_verdicts(load_
         outputs = outputs_of(model, packed(4), named(prompts, (0,)), limits)
         layer = numerics.greedy(Judge(model, other, 10), packed(4), outputs, limits)
         assert layer.verdict == "NOT RUN"
-        assert "plain AR of p0 is not the reference's" in layer.detail
+        assert "plain AR is not the reference's" in layer.detail
 
 
 def test_too_many_ties_and_too_large_ones_have_odds():
