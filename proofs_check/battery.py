@@ -75,7 +75,8 @@ def check_system(system: System, name: str) -> ScheduleReport:
     if system.seed < 0:
         raise InvalidInput(f"the seed must be >= 0, got {system.seed}")
     report = run_battery(system, STAGES, BASIS, system.limit, name, system.declares.name if system.declares else None)
-    alpha = ALPHA if any("sampled" in stage.detail for stage in report.stages if stage.name == "law") else 0.0
+    [law] = [stage for stage in report.stages if stage.name == "law"]
+    alpha = ALPHA if "sampled" in law.detail else 0.0
     return ScheduleReport(name, report.declares, report.stages, report.findings, system.seed, alpha)
 
 

@@ -13,6 +13,7 @@ from proofs_check.faults.table import ROWS, Checker, Member, Row
 from proofs_check.findings import Finding, Report, Symptom
 
 ALPHA = 1e-3  # false-alarm odds of one run of a decoder; its seeds are fixed
+_SHOWN = 72  # characters of a counterexample in one line of the matrix
 PROMPTS = ((1, 2), (3, 4), (5,))
 
 
@@ -86,6 +87,7 @@ class Result:
         verdict = "killed" if self.right else "WRONG SYMPTOM" if cell else "SURVIVES"
         where = f"{self.checker}/{cell.stage}" if cell else self.checker
         instance = cell.counterexample.splitlines()[0] if cell and cell.counterexample else cell.statement if cell else ""
+        instance = instance if len(instance) <= _SHOWN else instance[: _SHOWN - 3] + "..."
         symptoms = ", ".join(self.symptoms) or "-"
         return f"{self.id}  {verdict:8} {self.seconds:5.1f} s  {where:20} {symptoms:12} {name}: {instance}"
 

@@ -414,7 +414,7 @@ def alarms(schedule: Schedule, seed: int, stages: tuple[str, ...] = SEEDED) -> I
 
 
 def built_in(width: int, start: str = "algorithm") -> list[Schedule]:
-    made = [linear(width, start), packed(width + 1, start), quadratic(width, start), branches((0, width), width + 1, start)]
+    made = [linear(width, start), packed(width + 1, start), quadratic(width, start), branches((0, width), width, start)]
     return [ar(start if start == "prompt" else "algorithm"), *made]
 
 
@@ -470,10 +470,62 @@ def test_what_is_sampled_can_fail() -> None:
 
     report = check_schedule(as_kind(Races, packed(2)))
     assert {finding.symptom for finding in report.findings} == LAW, str(report)
-    assert "statistical" in report.findings[0].statement
+    assert "sampled" in report.findings[0].statement
+    assert report.alpha > 0
 
 
 @pytest.mark.slow
 def test_a_drafter_of_points_is_not_asked_for_what_it_cannot_reach() -> None:
     system = System(packed(2), processed=systems.drafter(lambda context, law: Point(0)))
     assert not check_system(system, "points").findings
+
+
+# --- schedules of others ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Notes:
+    """A state of another shape."""
+
+    inner: State
+
+    @property
+    def prefix(self) -> Tokens:
+        return self.inner.prefix
+
+    @property
+    def prompt_length(self) -> int:
+        return self.inner.prompt_length
+
+    @property
+    def stop(self) -> Any:
+        return self.inner.stop
+
+
+class Foreign:
+    """Packed-SS with states of its own, which always asks for the coins of its tests and draws."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = replaced(schedule, accept=self.accept)
+
+    @staticmethod
+    def accept(draft: Draft, target: Any, chance: Chance, first: int) -> Verdict:
+        for i in range(len(draft.tokens)):
+            chance.uniform("test", first + i)
+        return rules.rule()(draft, target, chance, first)
+
+    def init(self, prompt: Any, limits: Limits) -> Notes:
+        return Notes(self.schedule.init(prompt, limits))
+
+    def request(self, state: Notes) -> Call:
+        return self.schedule.request(state.inner)
+
+    def absorb(self, state: Notes, *arguments: Any) -> tuple[Notes, Step]:
+        after, step = self.schedule.absorb(state.inner, *arguments)
+        return Notes(after), step
+
+
+def test_states_of_another_shape_pass() -> None:
+    foreign: Any = Foreign(packed(3))
+    report = check_schedule(foreign, packed(3))
+    assert report.verdict == "EXACT", str(report)
