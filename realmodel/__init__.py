@@ -9,19 +9,22 @@ Needs the extra `realmodel` (torch, transformers).
 
 from realmodel.certificate import Certificate, certify, certify_sampling
 from realmodel.dualmode import DualModeModel, Session
+from realmodel.efficiency import Protocol, Source, arms
 from realmodel.loading import Prompt, held_out_prompts, load
-from realmodel.validate import Validation, issue, validate
+from realmodel.validate import Validation, validate
 
 __all__ = [
     "Certificate",
     "DualModeModel",
     "Prompt",
+    "Protocol",
     "Session",
+    "Source",
     "Validation",
+    "arms",
     "certify",
     "certify_sampling",
     "held_out_prompts",
-    "issue",
     "load",
     "validate",
 ]

@@ -1,27 +1,156 @@
-"""Validate a real model: every schedule against transformers' greedy decoding, certified, and what each one costs.
+"""Validate a real model: run every schedule on every prompt, certify what came out, and only then say what it cost.
 
-`validate` decodes and compares; `issue` adds the certificates (`realmodel.certificate`), whose verdicts then stand.
-Schedules are interleaved prompt by prompt, after an unmeasured warm-up, so that a drifting machine hits all of them alike.
+The runs are those of `realmodel.efficiency` (interleaved, warmed up, resumable), the certificates those of
+`realmodel.certificate`, the figures those of `realmodel.figures`: an arm without a certificate has none.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from realmodel.certificate import Certificate, certify
+from realmodel.certificate import Certificate, certify, certify_sampling
 from realmodel.dualmode import DualModeModel
-from realmodel.layers import Word
+from realmodel.efficiency import GENERATE, Arm, Key, Measurement, Prompt, Protocol, Record, Source, measure, opened
+from realmodel.figures import Summary, Verdict, summarise
+from realmodel.layers import Word, worst
 from realmodel.numerics import Judge, Output
-from realmodel.reference import causal_logits, greedy_reference
-from simulator.decode import generate
-from simulator.records import Limits, Tokens
-from simulator.schedule import Schedule
+from realmodel.reference import causal_logits
+from simulator.errors import InvalidInput
+from simulator.records import Tokens
 from simulator.trace import TracedRequest
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The result of `validate`."""
+
+    model: str
+    dtype: str
+    device: str
+    start: str
+    protocol: Protocol
+    prompts: tuple[Prompt, ...]
+    measurement: Measurement
+    certificates: dict[Key, Certificate]  # one for every arm but the reference
+    summary: Summary
+
+    @property
+    def verdict(self) -> Word:
+        """FAULT if an arm is, else NOT RUN if one is, else TIES if one is, else EXACT."""
+        return worst(tuple(certificate.verdict for certificate in self.certificates.values()))
+
+    def equal(self, key: Key) -> int:
+        """Greedy: prompts on which every repeat of the arm emitted generate's tokens."""
+        outputs = _outputs(self.measurement.records, self.prompts, key)
+        wrong = {output.name for output in outputs if output.got != output.expected}
+        return len(self.prompts) - len(wrong)
+
+    def traced(self) -> Iterator[TracedRequest]:
+        """Every run of a schedule, for a trace."""
+        yield from _traced(self.measurement.records, self.prompts, self.protocol, self.start, self.protocol.arms)
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON: parameters, certificates, figures, and each run's tokens and times."""
+        certificates = [certificate.plain() for certificate in self.certificates.values()]
+        runs = [
+            {"prompt": r.prompt, "repeat": r.repeat, "schedule": r.name, "width": r.width, "turn": r.turn}
+            | {"tokens": r.tokens, "stop": r.stop, "nfe": r.nfe, "rows": r.rows, "wall": r.wall, "model": sum(r.model)}
+            for r in self.measurement.records
+        ]
+        return {
+            "parameters": self.measurement.parameters,
+            "start": self.start,
+            "verdict": self.verdict,
+            "certificates": certificates,
+            "summary": self.summary.plain(),
+            "runs": runs,
+        }
+
+
+def validate(
+    model: Source | DualModeModel,
+    reference: DualModeModel,
+    prompts: Sequence[Prompt],
+    protocol: Protocol,
+    start: str = "algorithm",
+    *,
+    folder: Path | None = None,
+    workers: int = 1,
+    certified: int = 2,
+    sampled: int = 2000,
+    progress: Callable[[Iterable[None], int], Iterable[None]] = lambda done, total: done,
+    certifying: Callable[[Sequence[Arm]], Iterable[Arm]] = iter,
+) -> Validation:
+    """Run `protocol` on the prompts, certify every schedule of it, and sum up.
+
+    reference        the same weights in float64, or in float32 where that does not fit
+    folder, workers  as in `measure`
+    start            the start that the protocol's arms were made with, for what is printed and replayed
+    certified        how many prompts the certificate runs again, in both dtypes, to look at single calls
+    sampled          temperature > 0: tokens that each schedule emits for its certificate
+    progress         wraps the prompts being run, `certifying` the arms being certified
+
+    Raises InvalidInput for a protocol without transformers' generate at temperature 0, and for what `measure` refuses.
+    """
+    greedy = protocol.temperature == 0
+    if greedy and not any(arm.schedule is None for arm in protocol.arms):
+        raise InvalidInput("greedy runs are compared with those of transformers' generate: the protocol needs that arm")
+    measurement = measure(model, prompts, protocol, folder, workers, progress)
+    loaded = opened(model) if isinstance(model, Source) else model
+    scheduled = [arm for arm in protocol.arms if arm.schedule is not None]
+    judge = Judge(loaded, reference, 2 * (max((arm.width for arm in scheduled), default=0) + 1))
+    certificates: dict[Key, Certificate] = {}
+    for arm in certifying(scheduled):
+        assert arm.schedule is not None
+        width, own_start = max(arm.width, 1), _start(arm, start)
+        if greedy:
+            outputs = _outputs(measurement.records, prompts, arm.key)
+            recorded = list(_traced(measurement.records, prompts, protocol, start, [arm]))
+            certificates[arm.key] = certify(
+                loaded, reference, arm.schedule, outputs, protocol.limits, width, own_start,
+                judge=judge, prompts=certified, padded=protocol.padded, recorded=recorded,
+            )  # fmt: skip
+        else:
+            certificates[arm.key] = certify_sampling(
+                loaded, reference, arm.schedule, prompts, protocol.limits, width, own_start,
+                temperature=protocol.temperature, tokens=sampled, seed=protocol.seed, padded=protocol.padded,
+            )  # fmt: skip
+    verdicts = {key: Verdict(each.certified, each.verdict) for key, each in certificates.items()}
+    dtype = str(loaded.dtype).removeprefix("torch.")
+    summary = summarise(measurement.records, verdicts)
+    return Validation(
+        loaded.name, dtype, str(loaded.device), start, protocol, tuple(prompts), measurement, certificates, summary
+    )
+
+
+def _outputs(records: Sequence[Record], prompts: Sequence[Prompt], key: Key) -> list[Output]:
+    """What an arm emitted, beside generate; a repeat that emitted the same is not named again."""
+    expected = {record.prompt: record.tokens for record in records if record.key == (GENERATE, 0)}
+    ids = dict(prompts)
+    runs = {
+        (r.prompt, r.tokens): Output(r.prompt, ids[r.prompt], expected[r.prompt], r.tokens) for r in records if r.key == key
+    }
+    return list(runs.values())
+
+
+def _traced(
+    records: Sequence[Record], prompts: Sequence[Prompt], protocol: Protocol, start: str, arms: Iterable[Arm]
+) -> Iterator[TracedRequest]:
+    ids, by_key = dict(prompts), {arm.key: arm for arm in arms if arm.schedule is not None}
+    for record in records:
+        if arm := by_key.get(record.key):
+            run, width = record.generation, max(record.width, 1)
+            yield TracedRequest(record.prompt, record.name, ids[record.prompt], protocol.limits, run, width, _start(arm, start))
+
+
+def _start(arm: Arm, start: str) -> str:
+    """AR drafts nothing, so the starts that differ in the first draft are one to it."""
+    return start if arm.key[0] != "ar" or start == "prompt" else "algorithm"
 
 
 class Difference(NamedTuple):
@@ -39,160 +168,6 @@ class Difference(NamedTuple):
     def tie(self) -> bool:
         """Whether the two tokens, and every later token against its own context, are as close as schedule-free runs are."""
         return abs(self.gap) <= 2 * self.noise and self.regret <= 2 * self.noise
-
-
-@dataclass
-class Tally:
-    """Sums of one schedule over the prompts. Times in seconds, device-synchronised; tokens include stop tokens (METRICS)."""
-
-    name: str
-    tokens: int = 0
-    nfe: int = 0
-    rows: int = 0  # token rows evaluated, padding included, prompt rows excluded
-    wall: float = 0.0
-    model: float = 0.0  # part of `wall` spent inside the network
-    exact: int = 0  # prompts whose tokens equal the reference
-    differences: list[Difference] = field(default_factory=list)
-    runs: list[tuple[Output, TracedRequest]] = field(default_factory=list)  # what it emitted, and how
-    certificate: Certificate | None = None
-
-    @property
-    def ties(self) -> int:
-        return sum(difference.tie for difference in self.differences)
-
-    @property
-    def verdict(self) -> Word:
-        """The certificate's. Before there is one, of the comparison alone: TIES when all differences look like ties, NOT RUN
-        when no token was compared."""
-        if self.certificate:
-            return self.certificate.verdict
-        if not self.tokens:
-            return "NOT RUN"
-        if not self.differences:
-            return "EXACT"
-        return "TIES" if self.ties == len(self.differences) else "FAULT"
-
-    def plain(self) -> dict[str, Any]:
-        """For JSON: the sums, the verdict, each difference with its fields and whether it is a tie, the certificate."""
-        differences = [difference._asdict() | {"tie": difference.tie} for difference in self.differences]
-        sums = {name: value for name, value in vars(self).items() if name not in ("runs", "certificate")}
-        certificate = self.certificate.plain() if self.certificate else None
-        more = {"differences": differences, "ties": self.ties, "verdict": self.verdict, "certificate": certificate}
-        return sums | more
-
-
-@dataclass
-class Validation:
-    """The result of `validate`."""
-
-    model: str
-    dtype: str
-    device: str
-    prompts: int
-    max_new_tokens: int
-    width: int
-    start: str
-    reference: Tally  # transformers' generate; its NFE is one call a token, its model time is not separable
-    schedules: list[Tally]
-
-    def plain(self) -> dict[str, Any]:
-        """For JSON."""
-        schedules = [tally.plain() for tally in self.schedules]
-        return vars(self) | {"reference": self.reference.plain(), "schedules": schedules}
-
-
-def validate(
-    model: DualModeModel,
-    prompts: Sequence[tuple[str, Tokens]],
-    schedules: Sequence[Schedule],
-    limits: Limits,
-    width: int,
-    start: str,
-    padded: bool | None = None,
-    progress: Callable[[Sequence[tuple[str, Tokens]]], Iterator[tuple[str, Tokens]]] = iter,
-    record: Callable[[TracedRequest], None] = lambda request: None,
-) -> Validation:
-    """Decode every (name, prompt) greedily with every schedule and compare with transformers' generate.
-
-    `padded` as in `DualModeModel.session`; `progress` wraps the iteration over prompts; `record` is handed every run, outside
-    the timing. Raises InvalidInput for a prompt the model cannot take.
-    """
-    for _, prompt in prompts:
-        model.check_prompt(prompt, limits.max_new_tokens, width)
-    reference = Tally("transformers generate")
-    tallies = [Tally(schedule.name) for schedule in schedules]
-    warm = Limits.of(min(4, limits.max_new_tokens))
-    for schedule in schedules:
-        generate(model.session(padded=padded), schedule, prompts[0][1], warm)
-    greedy_reference(model, prompts[0][1], warm)
-
-    for number, (name, prompt) in enumerate(progress(prompts)):
-        begun = _now(model)
-        expected = greedy_reference(model, prompt, limits)
-        reference.wall += _now(model) - begun
-        reference.tokens += len(expected)
-        reference.nfe += len(expected)
-        reference.rows += len(expected)
-        reference.exact += 1
-        for turn in range(len(schedules)):
-            which = (turn + number) % len(schedules)
-            session = model.session(padded=padded)
-            begun = _now(model)
-            run = generate(session, schedules[which], prompt, limits)
-            tally = tallies[which]
-            tally.wall += _now(model) - begun
-            tally.model += session.model_seconds
-            tally.tokens += len(run.tokens)
-            tally.nfe += run.nfe
-            tally.rows += sum(step.rows for step in run.steps)
-            traced = TracedRequest(name, schedules[which].name, prompt, limits, run)
-            record(traced)
-            traced = traced._replace(width=width, start=_start(schedules[which], start))
-            tally.runs.append((Output(name, prompt, expected, run.tokens), traced))
-            if run.tokens == expected:
-                tally.exact += 1
-            else:
-                tally.differences.append(first_difference(model, name, prompt, expected, run.tokens))
-    return Validation(
-        model.name,
-        str(model.dtype).removeprefix("torch."),
-        str(model.device),
-        len(prompts),
-        limits.max_new_tokens,
-        width,
-        start,
-        reference,
-        tallies,
-    )
-
-
-def issue(
-    result: Validation,
-    model: DualModeModel,
-    reference: DualModeModel,
-    schedules: Sequence[Schedule],
-    limits: Limits,
-    padded: bool | None = None,
-    prompts: int = 2,
-    progress: Callable[[Sequence[Tally]], Iterator[Tally]] = iter,
-) -> None:
-    """Certify every schedule of `result`, which came of `validate` with the same arguments.
-
-    `reference`: the same weights in float64, or float32 where that does not fit; `prompts` as in `certify`.
-    """
-    judge = Judge(model, reference, 2 * (result.width + 1))
-    for tally, schedule in zip(progress(result.schedules), schedules, strict=True):
-        outputs, recorded = [output for output, _ in tally.runs], [traced for _, traced in tally.runs]
-        start = _start(schedule, result.start)
-        tally.certificate = certify(
-            model, reference, schedule, outputs, limits, result.width, start,
-            judge=judge, prompts=prompts, padded=padded, recorded=recorded,
-        )  # fmt: skip
-
-
-def _start(schedule: Schedule, start: str) -> str:
-    """AR drafts nothing, so the starts that differ in the first draft are one to it."""
-    return start if schedule.name != "ar" or start == "prompt" else "algorithm"
 
 
 def first_difference(model: DualModeModel, name: str, prompt: Tokens, expected: Tokens, got: Tokens) -> Difference:
@@ -213,9 +188,3 @@ def first_difference(model: DualModeModel, name: str, prompt: Tokens, expected: 
     rounding = at_once.abs().max().item() * torch.finfo(torch.float32).eps
     noise = max((at_once - stepwise).abs().max().item(), rounding)
     return Difference(name, index + 1, want, have, gap, noise, regret)
-
-
-def _now(model: DualModeModel) -> float:
-    if model.device.type == "cuda":
-        torch.cuda.synchronize(model.device)
-    return time.perf_counter()

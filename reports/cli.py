@@ -294,13 +294,24 @@ def validate(
         bool | None,
         typer.Option("--padded/--compact", help="Fixed row counts as in the paper, or no padding. Default: compact on a CPU."),
     ] = None,
+    repeats: Annotated[int, typer.Option(help="Runs of every schedule on every prompt.")] = 1,
+    temperature: Annotated[float, typer.Option(help="0: greedy, against transformers' generate; else sampling.")] = 0.0,
+    sampled: Annotated[
+        int, typer.Option(help="Temperature > 0: tokens each schedule emits for its certificate; more see smaller biases.")
+    ] = 2000,
+    folder: Annotated[Path | None, typer.Option(help="Keep every finished prompt here, and go on with what is there.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes, a model each; times are no honest speeds with more than 1.")] = 1,
     threads: Annotated[int, typer.Option(help="CPU threads of the network; 1 is steadiest for a small model.")] = 1,
     start: Start = "algorithm",
+    seed: Seed = 0,
+    details: Annotated[
+        bool, typer.Option("--details", help="Show the certificates' evidence and acceptance by position.")
+    ] = False,
     json_file: Json = None,
     trace: Trace = None,
     quiet: Quiet = False,
 ) -> int:
-    """Decode with a real model: exact against transformers' greedy generate, and at what cost?"""
+    """Run a real model: are its schedules exact (rule, conformance, numerics), and what do those cost that are?"""
     from functools import partial
 
     from simulator.records import Limits
@@ -308,44 +319,51 @@ def validate(
     _distinct(json_file, trace)
     by_width = _schedules(schedule, width, start)
     Limits.of(max_new_tokens)
-    if threads < 1:
-        raise InvalidInput(f"--threads must be >= 1, got {threads}")
+    for option, value in (("threads", threads), ("repeats", repeats), ("workers", workers), ("sampled", sampled)):
+        if value < 1:
+            raise InvalidInput(f"--{option} must be >= 1, got {value}")
+    if not 0 <= temperature < float("inf"):
+        raise InvalidInput(f"--temperature must be >= 0 and finite, got {temperature}")
     torch, loaded = _load_model(model, dtype, device)
-    from realmodel.validate import issue
+    from realmodel.efficiency import Protocol, Source, arms
     from realmodel.validate import validate as run
 
     torch.set_num_threads(threads)
     texts = _texts(loaded, prompts, prompt, prompt_ids)
-    limits = Limits.of(max_new_tokens, loaded.eos)
+    protocol = Protocol(
+        arms(schedule or ["ar", "linear", "packed", "quadratic"], list(by_width), start, reference=True),
+        Limits.of(max_new_tokens, loaded.eos),
+        repeats,
+        temperature,
+        seed,
+        padded,
+    )
     _, reference = _load_model(model, "float64", device)
-    traced: list[TracedRequest] = []
-    results = []
-    for w, schedules in by_width.items():
-        recording = {"record": _recorder(traced, w, start, f"{model}, {dtype}")} if trace else {}
-        shown = partial(progress, label=f"W = {w}", quiet=quiet)
-        results.append(run(loaded, texts, schedules, limits, w, start, padded, shown, **recording))
-        certifying = partial(progress, label="certifying", quiet=quiet)
-        issue(results[-1], loaded, reference, schedules, limits, padded, progress=certifying)
+    result = run(
+        Source(model, dtype, device, threads) if workers > 1 else loaded,
+        reference,
+        texts,
+        protocol,
+        start,
+        folder=folder,
+        workers=workers,
+        sampled=sampled,
+        progress=lambda done, total: progress(done, "running", quiet, total),
+        certifying=partial(progress, label="certifying", quiet=quiet),
+    )
     if not quiet:
         from reports.tables import print_validation
 
-        for result in results:
-            print_validation(result)
-    arguments = {
-        "model": model,
-        "dtype": dtype,
-        "device": device,
-        "threads": threads,
-        "padded": padded,
-        "max_new_tokens": max_new_tokens,
-        "start": start,
-        "prompts": dict(texts),
-    }
-    _write_trace(trace, traced)
-    write_json(json_file, "validate", arguments, [result.plain() for result in results])
+        print_validation(result, details)
+    arguments = {"model": model, "dtype": dtype, "device": device, "threads": threads, "padded": padded, "prompts": dict(texts)}
+    if trace is not None:
+        from simulator.trace import trace_lines
+
+        origin = f"{model}, {dtype}"
+        write_whole(trace, trace_lines(run_._replace(model=origin, seed=seed) for run_ in result.traced()))
+    write_json(json_file, "validate", arguments, [result.plain()])
     replay_line(quiet)
-    verdicts = {tally.verdict for result in results for tally in result.schedules}
-    return 1 if "FAULT" in verdicts else 2 if "NOT RUN" in verdicts else 0
+    return {"EXACT": 0, "TIES": 0, "FAULT": 1}.get(result.verdict, 2)
 
 
 @app.command()

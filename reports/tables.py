@@ -17,7 +17,8 @@ from proofs_check.trace_check import RULES, TraceReport
 from simulator.nfe.counting import Estimate
 
 if TYPE_CHECKING:  # importing realmodel loads torch
-    from realmodel.validate import Tally, Validation
+    from realmodel.bootstrap import Interval
+    from realmodel.validate import Validation
     from reports.simulation import Request, Result
 
 _COLOURS = {
@@ -129,55 +130,70 @@ def print_trace_report(report: TraceReport) -> None:
     )
 
 
-def print_validation(result: Validation) -> None:
-    """Exactness and cost per schedule; every difference in words."""
+def print_validation(result: Validation, details: bool = False) -> None:
+    """The certificate of every schedule, and what those cost that have one."""
+    summary = result.summary
+    how = "greedy" if result.protocol.temperature == 0 else f"temperature {result.protocol.temperature:g}"
     title = (
-        f"{escape(result.model)}, {result.dtype} on {result.device}, W = {result.width}:"
-        f" {result.prompts} prompts x {result.max_new_tokens} tokens, greedy"
+        f"{escape(result.model)}, {result.dtype} on {result.device}: {summary.prompts} prompts x"
+        f" {result.protocol.limits.max_new_tokens} tokens x {summary.repeats}, {how}"
     )
     table = _table(
-        title, "schedule", "exact", "tokens", "NFE", "tokens/NFE", "ms/NFE", "tokens/s", "non-model", "rows/NFE",
-        "tokens/NFE vs Linear", "ms/NFE vs Linear", "tokens/s vs Linear",
+        title, "W", "schedule", "certificate", "NFE", "tokens/NFE", "ms/NFE", "tokens/s", "non-model", "rows/NFE",
+        "tokens/NFE, to Linear", "ms/NFE, to Linear", "tokens/s, to Linear", "tokens/s, to AR",
     )  # fmt: skip
-    linear = next((tally for tally in result.schedules if tally.name == "linear"), None)
-    for tally in (result.reference, *result.schedules):
-        calls, wall = max(1, tally.nfe), max(tally.wall, 1e-9)
-        is_reference = tally is result.reference
+    for row in summary.rows:
+        certificate = result.certificates.get(row.key)
+        word = _coloured(certificate.verdict) if certificate else "reference"
+        if certificate and how == "greedy":
+            word += f" {result.equal(row.key)}/{summary.prompts}"
+        width = str(row.width) if row.width else ""
+        if row.figures is None:
+            table.add_row(width, row.name, word, *["[red]REFUSED[/]"] * 10)
+            continue
+        figures = row.figures
+        against = {comparison.baseline[0]: comparison for comparison in row.comparisons}
+        linear, ar = against.get("linear"), against.get("ar")
         table.add_row(
-            tally.name,
-            "reference" if is_reference else f"{_coloured(tally.verdict)} {tally.exact}/{result.prompts}",
-            str(tally.tokens),
-            str(tally.nfe),
-            f"{tally.tokens / calls:.3f}",
-            f"{1000 * wall / calls:.2f}",
-            f"{tally.tokens / wall:.0f}",
-            "" if is_reference else f"{1 - tally.model / wall:.1%}",
-            f"{tally.rows / calls:.1f}",
-            *_ratios(tally, linear),
+            width,
+            row.name,
+            word,
+            f"{figures.nfe:,}",
+            f"{figures.tokens_per_nfe.estimate:.3f}",
+            f"{1000 * figures.time_per_nfe.estimate:.2f}",
+            f"{figures.throughput.estimate:.0f}",
+            "" if figures.non_model is None else f"{figures.non_model / figures.wall:.1%}",
+            f"{figures.rows / figures.nfe:.1f}",
+            *([_ratio(linear.tokens_per_nfe), _ratio(linear.time_per_nfe), _ratio(linear.throughput)] if linear else [""] * 3),
+            _ratio(ar.throughput) if ar else "",
         )
     console = _console()
     console.print(table)
-    for tally in result.schedules:
-        if tally.certificate:
-            console.print(str(tally.certificate), markup=False)
-        for d in () if tally.certificate else tally.differences:
-            kind = "TIE" if d.tie else "FAULT"
-            console.print(
-                f"{kind}: {tally.name} on {d.prompt} at output token {d.position}: expected {d.expected}, got {d.got};"
-                f" logit gap {d.gap:.2e}, noise between plain AR runs {d.noise:.2e}, worst later regret {d.regret:.2e}",
-                markup=False,
-            )
-    console.print(f"{_CONVENTION} '{result.start}'. Reference: transformers generate(do_sample=False), same weights and dtype.")
-    console.print("Times: wall clock, device-synchronised, prompt processing included; schedules interleaved prompt by prompt.")
+    for key, certificate in result.certificates.items():
+        layers = ", ".join(f"{layer.name} {layer.verdict}" for layer in certificate.layers)
+        if details or not certificate.certified:
+            console.print(str(certificate), markup=False)
+        else:
+            console.print(f"{key[0]}{f', W = {key[1]}' if key[1] else ''}: {layers}", markup=False)
+        found = summary.row(key).figures
+        if details and found is not None and found.tested:
+            shares = " ".join(f"{share:.3f}" for share in found.acceptance)
+            console.print(f"  accepted by draft position {shares}; accepted lengths {list(found.lengths)}", markup=False)
+        for flag in certificate.flags:
+            console.print(f"  flagged: {flag}", markup=False)
+    console.print(f"{_CONVENTION} '{result.start}'. Reference: transformers' generate, same weights and dtype.")
+    console.print(
+        f"Intervals: 95 %, paired bootstrap over {summary.prompts} prompts ({summary.resamples:,} resamples); with few prompts"
+        " they cover less (10: about 89 %). Times: wall clock, device-synchronised, prompts included, schedules interleaved."
+    )
+    if summary.contended:
+        console.print("Several workers shared this machine: counts and certificates stand, times are no honest speeds.")
+    for damaged in result.measurement.damaged:
+        console.print(f"measured again: {damaged}", markup=False)
 
 
-def _ratios(tally: Tally, linear: Tally | None) -> list[str]:
-    if linear is None or tally is linear or not (tally.nfe and linear.nfe and tally.wall and linear.wall):
-        return ["", "", ""]
-    tokens_per_nfe = (tally.tokens / tally.nfe) / (linear.tokens / linear.nfe)
-    time_per_nfe = (tally.wall / tally.nfe) / (linear.wall / linear.nfe)
-    throughput = (tally.tokens / tally.wall) / (linear.tokens / linear.wall)
-    return [f"{value:.3f}" for value in (tokens_per_nfe, time_per_nfe, throughput)]
+def _ratio(interval: Interval) -> str:
+    return f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -187,7 +203,7 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-_WORDS = {"schedule", "exact"}
+_WORDS = {"schedule", "certificate"}
 
 
 def _coloured(word: str) -> str:

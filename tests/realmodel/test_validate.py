@@ -4,10 +4,13 @@ import json
 
 import pytest
 
+from proofs_check import check_trace
+from realmodel.efficiency import Arm, Protocol
 from realmodel.reference import causal_logits, greedy_reference
-from realmodel.validate import first_difference, issue, validate
+from realmodel.validate import first_difference, validate
 from simulator import ContractError, InvalidInput, Limits, Schedule, ar, generate, packed
 from simulator.records import Call
+from simulator.trace import trace_lines
 
 
 def test_a_wrong_token_is_a_difference_and_no_tie(model64, prompts):
@@ -48,41 +51,66 @@ class Unchecked(Schedule):
         return super().absorb(state, call, reply, chance)
 
 
-def test_a_faulty_schedule_is_called_different(load_model, prompts):
-    model = load_model("float32")
+def run(model, reference, prompts, schedules, length, width, start="algorithm", **options):
+    compared = [Arm(None), *(Arm(schedule, 0 if schedule.name == "ar" else width) for schedule in schedules)]
+    named = [(str(i), prompt) for i, prompt in enumerate(prompts)]
+    protocol = Protocol(tuple(compared), Limits.of(length, model.eos), **options)
+    return validate(model, reference, named, protocol, start)
+
+
+def test_a_faulty_schedule_has_no_certificate_and_no_speed(load_model, model64, prompts):
     good = packed(8)
     bad = Unchecked("unchecked", good.opening, good.cycle)
-    named = [(str(i), prompt) for i, prompt in enumerate(prompts[:3])]
-    result = validate(model, named, [good, bad], Limits.of(48, model.eos), 8, "algorithm")
-    assert [tally.verdict for tally in result.schedules] == ["EXACT", "FAULT"]
+    result = run(load_model("float32"), model64, prompts[:2], [good, bad], 24, 8)
+    assert {key: certificate.verdict for key, certificate in result.certificates.items()} == {
+        ("packed", 8): "EXACT",
+        ("unchecked", 8): "FAULT",
+    }
+    assert result.verdict == "FAULT"
+    assert not result.summary.row(("packed", 8)).refused
+    assert result.summary.row(("unchecked", 8)).refused
+    assert result.equal(("packed", 8)) == 2
 
 
-def test_certificates(load_model, model64, prompts):
-    """They replace the comparison's verdict, for every schedule and under its own start."""
-    model, limits = load_model("float32"), Limits.of(16, model64.eos)
-    schedules = [ar(), packed(4, "sampled")]
-    result = validate(model, [(str(i), prompt) for i, prompt in enumerate(prompts[:2])], schedules, limits, 4, "sampled")
-    assert all(tally.certificate is None for tally in result.schedules)
-    issue(result, model, model64, schedules, limits)
-    assert [tally.certificate.start for tally in result.schedules] == ["algorithm", "sampled"]
-    assert [tally.verdict for tally in result.schedules] == ["EXACT", "EXACT"], str(result.schedules[1].certificate)
+def test_everything_is_in_the_json_and_in_the_trace(load_model, model64, prompts):
+    """Certificates of each schedule under its own start, every run's tokens, and a trace that obeys the rules."""
+    result = run(load_model("float32"), model64, prompts[:2], [ar(), packed(4, "sampled")], 16, 4, "sampled", repeats=2)
+    assert [certificate.start for certificate in result.certificates.values()] == ["algorithm", "sampled"]
+    assert result.verdict == "EXACT", str(result.certificates[("packed", 4)])
     plain = json.loads(json.dumps(result.plain()))
-    assert [layer["name"] for layer in plain["schedules"][1]["certificate"]["layers"]] == ["rule", "conformance", "numerics"]
+    assert [layer["name"] for layer in plain["certificates"][1]["layers"]] == ["rule", "conformance", "numerics"]
+    assert len(plain["runs"]) == 2 * 2 * 3
+    report = check_trace(trace_lines(result.traced()))
+    assert (report.verdict, report.requests) == ("holds", 2 * 2 * 2)
 
 
-def test_a_certificate_overrules_a_comparison_that_found_nothing(load_model, model64, prompts):
+def test_a_certificate_overrules_equal_tokens(load_model, model64, prompts):
     """One prompt on which the unchecked draft token happens to be right: equal tokens, and no certificate."""
-    model, limits, good = load_model("float32"), Limits.of(2, model64.eos), packed(8)
+    model, good = load_model("float32"), packed(8)
     bad = Unchecked("unchecked", good.opening, good.cycle)
     for prompt in prompts[:8]:
-        result = validate(model, [("p", prompt)], [bad], limits, 8, "algorithm")
-        if result.schedules[0].verdict == "EXACT":
+        expected = greedy_reference(model, prompt, Limits.of(2))
+        if generate(model.session(), bad, prompt, Limits.of(2)).tokens == expected:
             break
-    assert result.schedules[0].verdict == "EXACT"
-    issue(result, model, model64, [bad], limits)
-    assert result.schedules[0].verdict == "FAULT"
-    assert result.schedules[0].certificate.layer("rule").verdict == "FAULT"
-    assert result.schedules[0].certificate.layer("numerics").verdict == "EXACT"
+    result = run(model, model64, [prompt], [bad], 2, 8)
+    certificate = result.certificates[("unchecked", 8)]
+    assert result.equal(("unchecked", 8)) == 1
+    assert certificate.layer("numerics").verdict == "EXACT"
+    assert certificate.layer("rule").verdict == result.verdict == "FAULT"
+
+
+def test_sampling_is_certified_too(load_model, model64, prompts):
+    """Some 100 tokens: nothing is found in them, whatever they can show."""
+    named = [(str(i), prompt) for i, prompt in enumerate(prompts[:2])]
+    protocol = Protocol((Arm(packed(4), 4),), Limits.of(12), temperature=1.0)
+    result = validate(load_model("float32"), model64, named, protocol, sampled=100)
+    assert result.certificates[("packed", 4)].layer("conformance").verdict == "EXACT"
+    assert result.verdict in ("EXACT", "NOT RUN"), str(result.certificates[("packed", 4)])
+
+
+def test_greedy_runs_need_their_reference(load_model, model64, prompts):
+    with pytest.raises(InvalidInput, match="generate"):
+        validate(load_model("float32"), model64, [("p", prompts[0])], Protocol((Arm(packed(4), 4),), Limits.of(2)))
 
 
 def test_a_tie_does_not_hide_what_follows(model64, prompts):
@@ -108,9 +136,10 @@ def test_weights_that_are_not_finite_have_no_verdict(prompts):
         generate(model.session(), packed(4), prompts[0], Limits.of(4))
 
 
-def test_no_tokens_no_verdict(model64, prompts):
-    result = validate(model64, [("p", prompts[0])], [packed(4)], Limits.of(0), 4, "algorithm")
-    assert [tally.verdict for tally in result.schedules] == ["NOT RUN"]
+def test_no_tokens_no_verdict(load_model, model64, prompts):
+    result = run(load_model("float32"), model64, prompts[:1], [packed(4)], 0, 4)
+    assert result.verdict == "NOT RUN"
+    assert result.summary.row(("packed", 4)).refused
 
 
 @pytest.mark.parametrize(("verify", "branches"), [(False, (0, 2)), (False, (1,)), (True, (-1,))])

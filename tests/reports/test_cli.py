@@ -90,6 +90,8 @@ BAD = {
     "validate -w 0": "must lie in 1 .. 1024",
     "validate --max-new-tokens -1": "must be an integer >= 0",
     "validate --threads 0": "--threads must be >= 1",
+    "validate --repeats 0": "--repeats must be >= 1",
+    "validate --temperature -1": "--temperature must be >= 0",
     "validate --model no-such-model": "allowed: 'embedded'",
     "validate --dtype int8": "float64, float32, bfloat16",
     "validate --prompts 0": "1 .. 60",
@@ -388,15 +390,20 @@ def test_an_interrupted_ledger_shows_what_it_has(run, monkeypatch, tmp_path):
 
 def test_validate(run, tmp_path):
     pytest.importorskip("torch")
-    file = tmp_path / "validation.json"
-    code, out, _ = run(f"validate --prompts 2 --max-new-tokens 12 -w 4 --start sampled --json {file}")
-    assert code == 0
+    file, trace = tmp_path / "validation.json", tmp_path / "t.jsonl"
+    line = f"validate --prompts 2 --max-new-tokens 12 -w 4 --start sampled --folder {tmp_path / 'cells'} --json {file}"
+    code, out, _ = run(f"{line} --trace {trace} --details")
+    assert code == 0, out
     assert "EXACT 2/2" in out
     assert "start 'sampled'" in out
+    assert "accepted by draft position" in out
     [result] = json.loads(file.read_text())["rows"]
-    assert [tally["name"] for tally in result["schedules"]] == ["ar", "linear", "packed", "quadratic"]
-    assert all(tally["tokens"] == result["reference"]["tokens"] for tally in result["schedules"])
-    assert {tally["verdict"] for tally in result["schedules"]} == {"EXACT"}
+    assert [certificate["schedule"] for certificate in result["certificates"]] == ["ar", "linear", "packed", "quadratic"]
+    assert {certificate["verdict"] for certificate in result["certificates"]} == {"EXACT"}
+    assert run(f"check-trace {trace} --quiet")[0] == 0
+    before = {run["prompt"]: run["wall"] for run in result["runs"]}
+    assert run(f"{line} --quiet")[0] == 0  # taken from the folder: the same times
+    assert {each["prompt"]: each["wall"] for each in json.loads(file.read_text())["rows"][0]["runs"]} == before
 
 
 def test_audit(run, tmp_path):
