@@ -52,12 +52,15 @@ def select(patterns: Sequence[str] = (), claims: Sequence[str] = ()) -> list[Che
         if not any(claim in check.claims for check in checks):
             known = sorted({id for check in checks for id in check.claims})
             raise InvalidInput(f"no check is about {claim!r}; allowed: {', '.join(known)}")
-    return [
+    selected = [
         check
         for check in checks
         if (not patterns or any(fnmatch.fnmatchcase(check.name, pattern) for pattern in patterns))
         and (not claims or set(claims) & set(check.claims))
     ]
+    if not selected:
+        raise InvalidInput(f"no check called {' or '.join(patterns)} is about {' or '.join(claims)}")
+    return selected
 
 
 def run(checks: Sequence[Check], budget: Budget, workers: int = 1) -> Iterator[tuple[list[Entry], int]]:

@@ -23,6 +23,7 @@ from spec.run import SCHEDULES, Given, Schedule, Start, State, ending, first_pha
 POLICIES = tuple(SCHEDULES)
 _MOST_TOKENS = 1 << 23  # of one request
 _SHOWN = 20
+_WIDEST = 1024  # W; a file that says more would have its drafts named, Quadratic-SS's W (W + 1) of them, one by one
 _UNKNOWN = -1  # no token id
 RULES = {
     "ALG1.L2": "a call is made only while the output is shorter than L and has not ended",
@@ -121,6 +122,8 @@ class _Replay:
         if policy in POLICIES:
             if policy != "ar" and (width is None or width < 1):
                 raise InvalidInput(f"replaying {policy} needs its width W >= 1: in the request lines, or as --width")
+            if policy != "ar" and width is not None and width > _WIDEST:
+                raise InvalidInput(f"request {self.number} declares W = {width}: more than {_WIDEST} is not replayed")
             self.policy, self.width = policy, width or 1
             try:
                 self.state = State((), (), (), first_phase(self.policy, cast(Start, start or "algorithm")))
@@ -250,7 +253,11 @@ class _Replay:
         before = tuple(self.output[-max((len(marker) for marker in self.limits.stop), default=1) :])
         room = self.limits.max_new_tokens - len(self.output) + len(before)
         given = Given((), 1, room, len, len, self.limits.eos, frozenset(self.limits.stop))
-        a = ending(before, committed + (_UNKNOWN,) * (advance - len(committed)), given) if advance else 0
+        # One of them is enough to show that the block goes on, however many the file says there were.
+        cut_off = advance - len(committed)
+        a = ending(before, committed + (_UNKNOWN,) * min(cut_off, 1), given) if advance else 0
+        if a > len(committed):
+            a = min(advance, self.limits.max_new_tokens - len(self.output))
         found = f"{len(committed)}: {list(committed)}"
         self.expect("ALG1.L7", f"{a} committed tokens, where the block or the output ends", found, len(committed) == a)
         return Limits(room, *self.limits[1:]).reached(before + committed, 0) if a else None

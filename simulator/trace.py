@@ -108,7 +108,7 @@ def read_trace(lines: Iterable[str]) -> Iterator[tuple[int, Line]]:
     for number, line in enumerate(lines, start=1):
         try:
             _expect(len(line) <= _LONGEST_LINE, f"longer than {_LONGEST_LINE:,} characters")
-            record = json.loads(line)
+            record = json.loads(line.rstrip("\r\n"))
             _expect(isinstance(record, dict), "expected an object, { .. }")
             if number == 1:
                 _expect(record == HEADER, f"the first line must be {json.dumps(HEADER)}")

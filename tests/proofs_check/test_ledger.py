@@ -84,3 +84,5 @@ def test_selection_is_by_name_and_by_claim() -> None:
         select(["chain/nothing"])
     with pytest.raises(InvalidInput, match=r"THM3\.3"):
         select(claims=["THM0"])
+    with pytest.raises(InvalidInput, match=r"no check called smt/\* is about INIT"):
+        select(["smt/*"], ["INIT"])

@@ -183,6 +183,7 @@ def test_nothing_to_check_is_not_run() -> None:
         ({"start": "cold"}, "start is 'cold'"),
         ({"policy": "ar", "start": "wide"}, "start is 'wide'"),
         ({"width": 0}, "W >= 1"),
+        ({"width": 1 << 52}, "more than 1024 is not replayed"),
     ],
 )
 def test_bad_policies_are_refused(options: dict[str, Any], message: str) -> None:
@@ -236,3 +237,17 @@ def test_memory_does_not_grow_with_the_file() -> None:
 
     with pytest.raises(InvalidInput, match="within a request"):
         peak(endless(2000))
+
+
+@pytest.mark.parametrize("field", ["accepted", "advance"])
+@pytest.mark.parametrize("limit", [7, 2**53 - 1])
+def test_a_huge_count_is_compared_not_spelt_out(field: str, limit: int) -> None:
+    lines = [
+        '{"trace": "packedss", "version": 1}',
+        json.dumps({"type": "request", "request": 0, "limits": {"max_new_tokens": limit}}),
+        json.dumps({"type": "step", "request": 0, "call": 1, "committed": [1], field: 2**53 - 1}),
+        '{"type": "end", "request": 0}',
+    ]
+    [violation] = check_trace(lines).violations
+    most = min(limit, 2**53 - (field == "advance"))
+    assert (violation.rule, violation.expected.split()[0]) == ("ALG1.L7", str(most))

@@ -90,6 +90,7 @@ def _damaged(number, change):
         (1, {"version": 2}, 1, "first line must be"),
         (1, None, 1, "first line must be"),
         (2, "{ not json", 2, ""),
+        (2, '{"type": "requ\n', 2, "Unterminated string"),
         (2, "[]", 2, "expected an object"),
         (2, "[" * 100_000, 2, "recursion"),
         (2, "9" * 10_000, 2, ""),
