@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,8 +53,8 @@ class Figures(NamedTuple):
 
     @property
     def acceptance(self) -> list[float]:
-        """Share of the tested draft tokens that were accepted, by draft position."""
-        return [accepted / tested for accepted, tested in zip(self.accepted, self.tested, strict=True)]
+        """Share of the tested draft tokens that were accepted, by draft position; NaN where none was tested."""
+        return [a / n if n else nan for a, n in zip(self.accepted, self.tested, strict=True)]
 
 
 class Comparison(NamedTuple):
