@@ -45,6 +45,13 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "logit_bias": ({}, []),
     "num_beams": (1,),
     "n": (1,),
+    "best_of": (1,),
+    "use_beam_search": (False,),
+    "bad_words": ([],),
+    "allowed_token_ids": ([],),
+    "xtc_probability": (0,),
+    "dry_multiplier": (0,),
+    "mirostat": (0,),
 }
 _LONGEST_LINE = 1 << 24  # characters
 _LARGEST = 1 << 53

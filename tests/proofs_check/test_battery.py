@@ -151,6 +151,16 @@ class NeverDrafts(Packed):
         return after._replace(draft=Draft()), step._replace(retained=0)
 
 
+class FewMarkers(Packed):
+    def init(self, prompt: Any, limits: Limits) -> Any:
+        return super().init(prompt, limits._replace(stop=limits.stop[:3]))
+
+
+class ShortMarkers(Packed):
+    def init(self, prompt: Any, limits: Limits) -> Any:
+        return super().init(prompt, limits._replace(stop=tuple(marker for marker in limits.stop if len(marker) < 8)))
+
+
 class Idles(Packed):
     def request(self, state: State) -> Any:
         return super().request(state)._replace(verify=False, draft=())
@@ -168,6 +178,8 @@ class Idles(Packed):
         (FixedCoins(), {"determinism"}),
         (NeverDrafts(), {"count"}),
         (Idles(), {"contract", "progress"}),
+        (FewMarkers(), {"stop"}),
+        (ShortMarkers(), {"stop"}),
     ],
     ids=lambda value: type(value).__name__,
 )
