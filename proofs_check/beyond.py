@@ -12,6 +12,7 @@ ASM-NEEDED | - | Without ASM3.1 Packed-SS can need more calls than Linear-SS, fr
 ASM-REACH | - | THM3.2 needs only that no context of Packed-SS in step with Linear-SS, or none out of step, has a shrunk reach.
 BOUND-2D | - | With e, o contexts of shrunk reach in and out of step, NFE_packed <= NFE_linear + max(0, min(2e, 2o - 1)).
 BOUND-RATIO | - | Whatever the drafter, NFE_packed <= max(1, W/2) NFE_linear, and no smaller factor does.
+BARRIER-INDEX | ASM3.1 | NFE_packed <= T + S, T the iterations of Linear-SS, S those the draft before would not carry as far.
 DOM-SAMPLING | - | When sampling, calls are those of random correctness matrices, so what all matrices obey holds in law.
 """
 

@@ -30,6 +30,7 @@ MODULES = (
     "structure",
     "statistics",
     "rocq_tie",
+    "barrier_bound",
 )
 
 
