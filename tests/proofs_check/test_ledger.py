@@ -8,7 +8,7 @@ import pytest
 
 from proofs_check.beyond import BEYOND
 from proofs_check.checks import all_checks, run, select
-from proofs_check.ledger import Check, Entry, Method, Outcome, exit_code, ledger
+from proofs_check.ledger import VERDICTS, Check, Entry, Method, Outcome, exit_code, ledger
 from simulator.errors import InvalidInput
 from spec.claims import CLAIMS
 
@@ -86,3 +86,22 @@ def test_selection_is_by_name_and_by_claim() -> None:
         select(claims=["THM0"])
     with pytest.raises(InvalidInput, match=r"no check called smt/\* is about INIT"):
         select(["smt/*"], ["INIT"])
+
+
+WEAKER = {"property", "statistics"}  # groups of checks that sample
+
+
+def test_every_claim_of_the_paper_has_a_check_that_decides() -> None:
+    """At least one exact, exhaustive or SMT check each; there are no exceptions."""
+    decided = {id for check in all_checks() if check.name.split("/")[0] not in WEAKER for id in check.claims}
+    assert {claim.id for claim in (CLAIMS | BEYOND).values() if claim.kind in "CB"} <= decided
+
+
+@pytest.mark.slow
+def test_the_whole_quick_ledger_holds() -> None:
+    """Every row holds, and every claim of kind C by a method that decides."""
+    entries = [entry for found, _ in run(all_checks(), "quick", 2) for entry in found]
+    assert [entry for entry in entries if entry.outcome != "holds"] == []
+    for row in ledger(entries):
+        assert row.verdict == "holds", row.claim.id
+        assert row.claim.kind != "C" or any(entry.method in VERDICTS for entry in row.entries), row.claim.id
