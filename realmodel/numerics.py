@@ -73,7 +73,9 @@ class Divergence(NamedTuple):
 class Judged:
     """An output, token by token, against the reference, and schedule-free runs of the tested dtype on the same tokens."""
 
-    logits: torch.Tensor  # of the reference, [tokens, vocabulary]
+    likely: torch.Tensor  # the tokens that the reference prefers, [tokens, likely]
+    logits: torch.Tensor  # theirs, by the reference, [tokens, likely]
+    scale: float  # the largest logit, absolute
     rounding: float  # of the tested dtype, relative
     regrets: Floats  # [tokens]
     noise: float  # largest error of a likely token's logit in the schedule-free runs
@@ -82,8 +84,7 @@ class Judged:
 
     def error(self, logits: torch.Tensor) -> Floats:
         """By how much likely logits are off the reference's, the error that they share left out: [tokens, likely]."""
-        likely = self.logits.topk(min(_LIKELY, self.logits.shape[-1]), dim=-1).indices
-        error = logits.gather(1, likely) - self.logits.gather(1, likely)
+        error = logits.gather(1, self.likely) - self.logits
         centred: Floats = (error - error.mean(-1, keepdim=True)).numpy()
         return centred
 
@@ -106,8 +107,12 @@ class Judge:
     def _judge(self, prompt: Tokens, output: Tokens) -> Judged:
         logits = causal_logits(self.reference, prompt + output[:-1])[len(prompt) - 1 :].cpu()
         # generate takes its argmax over float32 logits whatever the dtype.
-        rounding = logits.abs().max().item() * torch.finfo(torch.float32).eps
-        judged = Judged(logits, torch.finfo(self.model.dtype).eps, _regrets(logits, torch.tensor(output)), rounding, (), ())
+        scale = logits.abs().max().item()
+        rounding = scale * torch.finfo(torch.float32).eps
+        best, likely = logits.topk(min(_LIKELY, logits.shape[-1]), dim=-1)
+        judged = Judged(
+            likely, best, scale, torch.finfo(self.model.dtype).eps, _regrets(logits, torch.tensor(output)), rounding, (), ()
+        )
         for rows in (1, self.block):
             plain = ar_logits(self.model, prompt, output, rows).cpu()
             error, regrets = judged.error(plain), _regrets(logits, plain.argmax(-1))
@@ -139,7 +144,7 @@ def mismatch(judged: Sequence[Judged]) -> float:
     """Errors of the schedule-free runs over their difference from each other, pooled: about 1, if the reference has the same
     weights; else the noise that is measured against it would excuse anything."""
     first, second = (np.concatenate([each.errors[run] for each in judged]) for run in (0, 1))
-    least = max(float(each.logits.abs().max()) * each.rounding for each in judged) / 8
+    least = max(each.scale * each.rounding for each in judged) / 8
     return max(_rms(first), _rms(second)) / max(_rms(first - second), least)
 
 
@@ -219,7 +224,7 @@ def spread(judge: Judge, watched: Sequence[Watched]) -> Spread:
             judged = judge(each.prompt, each.run.tokens)
             mine.append(judged.error(each.verifier_logits().cpu()))
             theirs.append(judged.errors)
-            least = max(least, float(judged.logits.abs().max()) * torch.finfo(judge.model.dtype).eps / 16)
+            least = max(least, judged.scale * judged.rounding / 16)
     if not mine:
         return Spread(0, 0.0, 0.0)
     ours, *others = (np.concatenate(errors) for errors in (mine, *zip(*theirs, strict=True)))
@@ -247,12 +252,13 @@ def greedy(
             findings.append(Finding("stop", f"{output.name}: {problem}", stage="end"))
         if not output.expected or not output.got:
             continue
-        baselines.append(judge(output.prompt, output.expected))
+        baseline = judge(output.prompt, output.expected)
+        baselines.append(baseline)
         judged = judge(output.prompt, output.got)
         ties.add(judged)
         noise, largest = max(noise, judged.noise), max(largest, float(judged.regrets.max()))
         if output.got != output.expected:
-            divergence = diverged(output, judged)
+            divergence = diverged(output, judged, baseline)
             divergences.append(divergence)
             if divergence.verdict == "FAULT":
                 findings.append(Finding("law", str(divergence), _shown(output, divergence.position), stage="divergences"))
@@ -319,8 +325,8 @@ def _spread(rows: Spread) -> str:
     )
 
 
-def diverged(output: Output, judged: Judged) -> Divergence:
-    """The first divergence of an output, as a TIES or a FAULT."""
+def diverged(output: Output, judged: Judged, baseline: Judged) -> Divergence:
+    """The first divergence of an output, judged as the baseline's was: TIES or FAULT."""
     pairs = enumerate(zip(output.expected, output.got, strict=False))
     shorter = min(len(output.expected), len(output.got))
     index = next((i for i, (a, b) in pairs if a != b), shorter)
@@ -328,8 +334,7 @@ def diverged(output: Output, judged: Judged) -> Divergence:
         want, have = (each[index] if index < len(each) else None for each in (output.expected, output.got))
         return Divergence(output.name, index + 1, want, have, math.inf, judged.noise, math.inf, "FAULT")
     wanted, had = output.expected[index], output.got[index]
-    row = judged.logits[index]
-    gap = (row[wanted] - row[had]).item()
+    gap = float(judged.regrets[index] - baseline.regrets[index])  # up to here their contexts are the same
     regret = float(judged.regrets[index:].max())
     tie = abs(gap) <= _SLACK * judged.noise and float(judged.regrets.max()) <= _SLACK * judged.noise
     return Divergence(output.name, index + 1, wanted, had, gap, judged.noise, regret, "TIES" if tie else "FAULT")

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from realmodel.certificate import flags, narrowed, rule
 from realmodel.faults import binding
 from realmodel.layers import worst
 from realmodel.numerics import Bets, Judge, Output, Ties, diverged, gather_evidence, spread
-from realmodel.reference import greedy_reference
+from realmodel.reference import causal_logits, greedy_reference
 from realmodel.watching import drafting, watch
 from simulator import Limits, Schedule, ar, branches, generate, linear, packed, quadratic
 from simulator.trace import TracedRequest
@@ -121,10 +122,11 @@ def test_a_wrong_token_is_a_fault(model64, prompts):
     right = greedy_reference(model64, prompt, limits)
     wrong = (*right[:5], (right[5] + 1) % model64.vocabulary, *right[6:])
     judge = Judge(model64, model64, 10)
-    found = diverged(Output("p", prompt, right, wrong), judge(prompt, wrong))
+    found = diverged(Output("p", prompt, right, wrong), judge(prompt, wrong), judge(prompt, right))
     assert (found.position, found.expected, found.got, found.verdict) == (6, right[5], wrong[5], "FAULT")
-    row = judge(prompt, wrong).logits[5]
-    assert found.gap == (row[right[5]] - row[wrong[5]]).item() > 2 * found.noise > 0
+    row = causal_logits(model64, prompt + right[:5])[-1]
+    assert found.gap == pytest.approx((row[right[5]] - row[wrong[5]]).item())
+    assert found.gap > 2 * found.noise > 0
     layer = numerics.greedy(judge, ar(), [Output("p", prompt, right, wrong)], limits, again=0)
     assert [finding.stage for finding in layer.findings] == ["divergences"]
     assert f"expected {list(right[:8])}" in layer.findings[0].counterexample
@@ -136,16 +138,13 @@ def test_a_tie_does_not_excuse_what_follows(model64, prompts):
     right = greedy_reference(model64, prompt, limits)
     judged = Judge(model64, model64, 10)(prompt, right)
     output = Output("p", prompt, ((right[0] + 1) % 2048, *right[1:]), right)
-    tie = judged.logits.clone()
-    tie[0, output.expected[0]] = tie[0].max()
-    assert diverged(output, replaced(judged, logits=tie)).verdict == "TIES"
+    assert diverged(output, judged, judged).verdict == "TIES"  # as if both had been as good
     late = judged.regrets.copy()
     late[4] = 1.0
-    assert diverged(output, replaced(judged, logits=tie, regrets=late)).verdict == "FAULT"
-
-
-def replaced(judged, **fields):
-    return type(judged)(**(vars(judged) | fields))
+    assert diverged(output, replace(judged, regrets=late), judged).verdict == "FAULT"
+    first = judged.regrets.copy()
+    first[0] = 1.0
+    assert diverged(output, judged, replace(judged, regrets=first)).verdict == "FAULT"  # generate's token is the worse one
 
 
 @pytest.mark.parametrize("cut", [0, 4])
