@@ -7,8 +7,10 @@ one to verify and one for each branch.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,6 +22,9 @@ from simulator.schedules import branches, linear, packed, quadratic
 
 Cost: TypeAlias = Callable[[int], float]
 """rows -> the time of a call, in any unit."""
+
+_MAX_BYTES = 16 << 20  # of a file of measured curves
+_MAX_ROWS, _MAX_TIME = 1 << 20, 1e9
 
 EXHAUSTIVE = 10  # up to this width all 2^(W-1) branch sets are tried
 
@@ -48,6 +53,47 @@ def measured(times: Mapping[int, float]) -> Cost:
         return float(np.interp(rows, at, values) + slope * max(0, rows - at[-1]))
 
     return cost
+
+
+def load_curve(file: Path, name: str | None = None) -> dict[int, float]:
+    """{rows: seconds of a call}, for `measured`, from the JSON of the device check (`realmodel.device_check`).
+
+    The file's curves are named shape/prefix/clock; a file of one curve needs no `name`.
+
+    Raises InvalidInput, in one line, when the file cannot be read or is no such result, has no such curve or too few points.
+    """
+    shown = repr(str(file))
+    try:
+        if file.stat().st_size > _MAX_BYTES:
+            raise InvalidInput(f"{shown} is larger than {_MAX_BYTES >> 20} MiB: not a result of the device check")
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(f"cannot read {shown}: {error.strerror}") from None
+    except InvalidInput:
+        raise
+    except (ValueError, RecursionError):
+        raise InvalidInput(f"{shown} is not a JSON file") from None
+    listed = content.get("curves") if isinstance(content, dict) and content.get("command") == "device-check" else None
+    if not isinstance(listed, list) or not all(isinstance(curve, dict) for curve in listed):
+        raise InvalidInput(f"{shown} is not a result of the device check")
+    found = {curve.get("name"): curve.get("times") for curve in listed if isinstance(curve.get("name"), str)}
+    if name is None and len(found) == 1:
+        [name] = found
+    if name not in found:
+        wanted = "a name is needed" if name is None else f"there is no curve {name!r}"
+        raise InvalidInput(f"{shown}: {wanted}; it holds {', '.join(map(repr, sorted(found)[:40])) or 'none'}")
+    times = found[name]
+    if not isinstance(times, dict) or not all(_point(rows, time) for rows, time in times.items()):
+        raise InvalidInput(f"{shown}, curve {name!r}: times must be positive numbers by rows of 1 .. {_MAX_ROWS}")
+    curve = {int(rows): float(time) for rows, time in times.items()}
+    measured(curve)  # points enough, or InvalidInput
+    return curve
+
+
+def _point(rows: str, time: object) -> bool:
+    """Whether both are what a curve may hold."""
+    counted = rows.isascii() and rows.isdigit() and len(rows) <= 7 and 1 <= int(rows) <= _MAX_ROWS
+    return counted and type(time) in (int, float) and 0 < time <= _MAX_TIME  # type: ignore[operator]
 
 
 class Yield(NamedTuple):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction as Q
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,18 @@ import pytest
 from simulator import InvalidInput, ar, branches, linear, packed, quadratic
 from simulator.nfe import cost, laws, simulate
 from simulator.nfe.calibrate import fading
-from simulator.nfe.cost import Yield, affine, best_branches, best_width, break_even, contest, frontier, measured, yielded
+from simulator.nfe.cost import (
+    Yield,
+    affine,
+    best_branches,
+    best_width,
+    break_even,
+    contest,
+    frontier,
+    load_curve,
+    measured,
+    yielded,
+)
 from simulator.nfe.laws import Chain
 from simulator.oracles.families import parse
 
@@ -29,6 +42,58 @@ def test_affine_and_measured_curves() -> None:
     for tau, delta in ((-1, 1), (0, 0), (float("inf"), 1), (1, float("nan"))):
         with pytest.raises(InvalidInput, match="tau and delta"):
             affine(tau, delta)
+
+
+def _file(folder: Path, content: object) -> Path:
+    (folder / "check.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    return folder / "check.json"
+
+
+def test_a_measured_curve_is_loaded_by_name(tmp_path: Path) -> None:
+    one = {"name": "a/128/call", "times": {"1": 0.5, "64": 2}}
+    file = _file(tmp_path, {"command": "device-check", "curves": [one]})
+    assert load_curve(file) == load_curve(file, "a/128/call") == {1: 0.5, 64: 2.0}
+    file = _file(tmp_path, {"command": "device-check", "curves": [one, one | {"name": "b"}]})
+    with pytest.raises(InvalidInput, match="a name is needed; it holds 'a/128/call', 'b'"):
+        load_curve(file)
+    with pytest.raises(InvalidInput, match="there is no curve 'c'"):
+        load_curve(file, "c")
+
+
+def _curves(times: object) -> object:
+    return {"command": "device-check", "curves": [{"name": "a", "times": times}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("[1", "not a JSON file"),
+        ("[" * 100_000, "not a JSON file"),
+        ([], "not a result of the device check"),
+        ({"command": "audit", "curves": []}, "not a result of the device check"),
+        ({"command": "device-check", "curves": [3]}, "not a result of the device check"),
+        ({"command": "device-check", "curves": []}, "it holds none"),
+        (_curves([1, 2]), "times must be"),
+        *[(_curves({"1": 1.0, rows: 1.0}), "times must be") for rows in ("0", "-1", "x", "2.5", "²", "9" * 5000, "2000000")],
+        *[
+            (_curves({"1": 1.0, "2": time}), "times must be")
+            for time in (0, -1.0, True, None, "1", float("nan"), float("inf"), 10**400)
+        ],
+        (_curves({"1": 1.0}), "two points at least"),
+    ],
+)
+def test_a_file_that_holds_no_curve(tmp_path: Path, content: object, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words) as error:
+        load_curve(_file(tmp_path, content))
+    assert "\n" not in str(error.value)
+
+
+def test_a_curve_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidInput, match=r"cannot read .*No such file"):
+        load_curve(tmp_path / "none.json")
+    monkeypatch.setattr(cost, "_MAX_BYTES", 3)
+    with pytest.raises(InvalidInput, match="larger than"):
+        load_curve(_file(tmp_path, "[1, 2]"))
 
 
 @pytest.mark.claim("COST")
