@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from realmodel import device_check
 from realmodel.device_check import SHAPES, Check, cells, curves, main, median, random_model, waits
+from realmodel.dualmode import DualModeModel
 from realmodel.layout import fixed_attention, shape_of
 from simulator.decode import generate
 from simulator.errors import ContractError
@@ -208,6 +209,59 @@ def test_logits_that_are_not_finite_are_refused_with_and_without_a_reply(load_mo
             model.session(temperature)(call)
         with pytest.raises(ContractError, match="not finite"):
             model.session(temperature).logits(call)
+
+
+class Event:
+    """A CUDA event whose time has come once the host has waited for the tokens behind it."""
+
+    waits, log = 0, []
+
+    def __init__(self, enable_timing):
+        assert enable_timing
+
+    def record(self, stream):
+        self.log.append(self)
+
+    def query(self):
+        return self not in self.log
+
+    def synchronize(self):
+        Event.waits += 1
+        self.log.clear()
+
+    def elapsed_time(self, ended):
+        assert self.query()
+        assert ended.query()
+        return 250.0  # ms
+
+
+class OnCuda(DualModeModel):
+    """A model that takes its CPU for a GPU; to ask it for the time is to wait."""
+
+    def __init__(self, model):
+        super().__init__(model.network, model.tokenizer, model.mask_token, model.name)
+        self.device = torch.device("cuda")
+
+    def put(self, tensor):
+        return tensor
+
+    def clock(self):
+        raise AssertionError("a call waited to know the time")
+
+
+def test_times_are_read_when_they_are_there(load_model, prompts, monkeypatch):
+    """No wait for them behind replies; one behind bare logits, whose time is asked for at once."""
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    tolist = torch.Tensor.tolist
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda tensor: [tolist(tensor), Event.log.clear()][0])
+    session = OnCuda(load_model("float32")).session()
+    run = generate(session, packed(4), prompts[0], Limits.of(16))
+    assert session.model_seconds == session.model_seconds == run.nfe / 4
+    assert Event.waits == 0
+    session.logits(Call(prompts[0], (), True, (0,), 4))
+    assert session.model_seconds == (run.nfe + 1) / 4
+    assert Event.waits == 1
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
