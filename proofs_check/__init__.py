@@ -1,9 +1,9 @@
 """Checks: the paper's claims (`packedss prove`), and what others bring.
 
-    check_schedule    the battery on a schedule           assert_exact   the same, for pytest
-    check_acceptance  an acceptance rule by itself        check_drafter  draft tokens against the laws declared for them
-    check_trace       a decoder's log against the rules
-    check_decoder     an opaque decoder against a model   check_outputs  logged outputs against a model
+check_schedule    the battery on a schedule           assert_exact   the same, for pytest
+check_acceptance  an acceptance rule by itself        check_drafter  draft tokens against the laws declared for them
+check_trace       a decoder's log against the rules
+check_decoder     an opaque decoder against a model   check_outputs  logged outputs against a model
 """
 
 from proofs_check.acceptance import check_acceptance

@@ -395,6 +395,11 @@ def _logged(line: str, vocabulary: int | None) -> Logged:
         _expect(type(top_k) is int and -1 <= top_k < _LARGEST, f"top_k must be an integer >= -1, got {_short(top_k)}")
     kept = top_k if top_k and top_k > 0 else None
     temperature = _number(record, "temperature", None)
+    sampled = record.get("do_sample")
+    _expect(
+        sampled is None or sampled is (temperature > 0),
+        f"do_sample = {_short(sampled)} contradicts temperature = {temperature:g}; greedy decoding is temperature 0",
+    )
     processing = Processing(temperature, kept, _number(record, "top_p", 1), _number(record, "min_p", 0))
     most = record.get("max_new_tokens")
     _expect(most is None or (type(most) is int and 0 <= most < _LARGEST), f"max_new_tokens must be >= 0, got {_short(most)}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import multiprocessing
+import os
 import resource
+import sys
 import signal
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
@@ -63,5 +65,13 @@ def _child(work: Callable[[Callable[[Any], None]], None], sending: Connection) -
         resource.setrlimit(resource.RLIMIT_AS, (wanted if most == resource.RLIM_INFINITY else min(wanted, most),) * 2)
     except OSError:  # no /proc: only the wall limit holds
         pass
-    work(lambda item: sending.send((False, item)))
-    sending.send((True, None))
+    # What is checked may print as much as it likes, and may raise what multiprocessing would print a traceback for.
+    with open(os.devnull, "r+b") as nowhere:
+        for stream in (0, 1, 2):
+            os.dup2(nowhere.fileno(), stream)
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # until the process ends
+    try:
+        work(lambda item: sending.send((False, item)))
+        sending.send((True, None))
+    except BaseException:
+        os._exit(1)

@@ -134,6 +134,8 @@ def _miscount(run: Generation, calls: Sequence[Call], rows: Sequence[int]) -> st
             return f"call {number} reports {step.accepted} of {len(step.verified)} draft tokens accepted"
         if step.verified != verified:
             return f"call {number} reports {step.verified} as verified, the model was asked about {verified}"
+        if (step.stop is None) == (number == run.nfe):
+            return f"call {number} of {run.nfe} reports the stop {step.stop!r}"
         if step.rows != rows[number - 1]:
             return f"call {number} reports {step.rows} rows, the model evaluated {rows[number - 1]}"
         if not len(step.committed) <= step.advance <= step.accepted + 1:

@@ -97,20 +97,26 @@ def prove(
         return 0
     if workers < 0:
         raise InvalidInput(f"--workers must be >= 0, got {workers}")
+    if strict and (check or claim):
+        raise InvalidInput("--strict asks whether every claim has a check: leave out --check and --claim")
     checks = select(check or (), claim or ())
     entries: list[Entry] = []
+    done = 0
     begun, peak = time.perf_counter(), 0
     try:
         results = run(checks, budget, workers or min(8, joblib.cpu_count()))
         for found, memory in progress(results, "checking", quiet, len(checks)):
             entries += found
+            done += 1
             peak = max(peak, memory)
     finally:  # interrupted, it still shows what was found
-        rows = ledger(entries, complete=not (check or claim))
+        rows = ledger(entries, complete=done == len(checks) and not (check or claim))
         if not quiet:
             from reports.tables import print_ledger
 
             print_ledger(rows, time.perf_counter() - begun, peak, details)
+            if done < len(checks):
+                print(f"interrupted: {len(checks) - done} of {len(checks)} checks did not run")
     write_json(json_file, "prove", {"budget": budget, "check": check, "claim": claim}, [row.plain() for row in rows])
     replay_line(quiet)
     unproved = strict and any(row.verdict == "open" for row in rows)

@@ -61,7 +61,7 @@ def _requests(seed: int) -> Iterator[Instance]:
     """Neighbours differ in everything that a request can bring along."""
     ends = (
         Limits.of(12, 3),
-        Limits.of(9),
+        Limits.of(30),
         Limits.of(11, (0, 1)),
         Limits.of(7, None, [(0, 1), (2,)]),
         Limits.of(1),

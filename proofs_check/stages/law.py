@@ -115,6 +115,22 @@ def mostly_sure(vocabulary: int, seed: int) -> TabularModel:
     return TabularModel(target, proposal)
 
 
+def scattered(tables: TabularModel, ids: Tokens) -> TabularModel:
+    """The same model over other ids, far apart: token x of `tables` is ids[x]. Contexts may hold nothing else."""
+
+    def compact(prefix: Tokens) -> Tokens:
+        return tuple(map(ids.index, prefix))
+
+    def spread_out(law: Law) -> RationalLaw:
+        masses = dict(zip(ids, (law.probability(x) for x in range(len(ids))), strict=True))
+        return RationalLaw(Fraction(masses.get(x, 0)) for x in range(max(ids) + 1))
+
+    return TabularModel(
+        lambda prefix: spread_out(tables.target(compact(prefix))),
+        lambda prefix, offset: spread_out(tables.proposal(compact(prefix), offset)),
+    )
+
+
 def small_cases(seed: int) -> Iterator[Case]:
     """The least that tells."""
     base = 4 * seed
@@ -125,6 +141,9 @@ def small_cases(seed: int) -> Iterator[Case]:
             yield Case(source, tables, Limits.of(length, vocabulary - 1))
     for number in range(6 * seed, 6 * seed + 3):
         yield Case(f"mostly_sure(2, {number})", mostly_sure(2, number), Limits.of(8))
+    tables, source = random_tables(3, base), f"random_tables(3, seed={base})"
+    yield Case(f"scattered({source}, (0, 7, 120))", scattered(tables, (0, 7, 120)), Limits.of(3))
+    yield Case(source, tables, Limits.of(3), prompt=(0, 1, 2) * 4)
 
 
 def cases(seed: int) -> Iterator[Case]:

@@ -191,6 +191,53 @@ def test_what_misbehaves_gets_a_finding_of_its_kind(schedule: Schedule, symptoms
     assert all(finding.stage in STAGES for finding in report.findings)
 
 
+class Believes(Packed):
+    """Accepts every draft token under one condition; right otherwise."""
+
+    when: Any = staticmethod(lambda state, call: False)
+
+    def absorb(self, state: State, call: Any, reply: Any, chance: Any) -> Any:
+        if state.draft.laws and self.when(state, call):
+            reply = reply._replace(target=(*state.draft.laws, *reply.target[len(state.draft.laws) :]))
+        return super().absorb(state, call, reply, chance)
+
+
+class BelievesLargeIds(Believes):
+    when = staticmethod(lambda state, call: max(state.draft.tokens) >= 4)
+
+
+class BelievesAfterLongPrompts(Believes):
+    when = staticmethod(lambda state, call: state.prompt_length > 5)
+
+
+class MisreportsStops(Packed):
+    def absorb(self, state: State, call: Any, reply: Any, chance: Any) -> Any:
+        after, step = super().absorb(state, call, reply, chance)
+        return after, step._replace(stop=step.stop or ("eos" if step.advance > 1 else None))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "symptom"),
+    [(BelievesLargeIds(), "law"), (BelievesAfterLongPrompts(), "law"), (MisreportsStops(), "count")],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_only_shows_off_the_beaten_track(schedule: Schedule, symptom: str) -> None:
+    """Ids far apart, long prompts, steps that say they stop."""
+    report = check_schedule(schedule, packed(3))
+    assert {finding.symptom for finding in report.findings} == {symptom}, str(report)
+
+
+class Chatters(Packed):
+    def request(self, state: State) -> Any:
+        print("x" * 1000)
+        return super().request(state)
+
+
+def test_what_a_schedule_prints_is_not_in_the_way(capfd: pytest.CaptureFixture[str]) -> None:
+    assert check_schedule(Chatters(), packed(3)).verdict == "EXACT"
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_first_finding_comes_at_once_and_shows_a_small_instance() -> None:
     class NoStop(Packed):
         def init(self, prompt: Any, limits: Limits) -> Any:

@@ -286,6 +286,7 @@ def test_states_of_something_else_are_refused() -> None:
         ('{"prompt": [1], "output": [1], "temperature": 1, "stop": {"a": 1}}', "stop must be a list"),
         ('{"prompt": [1], "output": [1], "temperature": 1, "seed": "a"}', "the seed must be an integer"),
         ('{"prompt": [1], "output": [1], "temperature": 1, "repetition_penalty": 1.1}', "repetition_penalty = 1.1 changes"),
+        ('{"prompt": [1], "output": [1], "temperature": 1, "do_sample": false}', "do_sample = false contradicts"),
     ],
 )
 def test_lines_that_do_not_fit_are_named(line: str, message: str) -> None:

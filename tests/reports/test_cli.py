@@ -60,6 +60,7 @@ BAD = {
     "simulate --thresholds 1,x": "integers separated by commas",
     "simulate --json /no/such/folder/file": "cannot write",
     "prove --budget huge": "'huge' is not one of 'quick', 'full'",
+    "prove --strict --claim STOP": "leave out --check and --claim",
     "prove --smt-lib nonsense": "no SMT obligation is called 'nonsense'; allowed: LEMB1/fresh, ",
     "check turbo": "allowed: module:Object",
     "check no_such_module:Thing": "cannot load 'no_such_module:Thing'",
@@ -385,6 +386,8 @@ def test_an_interrupted_ledger_shows_what_it_has(run, monkeypatch, tmp_path):
     code, out, _ = run(f"prove --workers 1 --json {tmp_path / 'ledger.json'}")
     assert code == 130
     assert "STOP holds (exact)" in out
+    assert "interrupted: 1 of 2 checks did not run" in out
+    assert " open " not in out
     assert not list(tmp_path.iterdir())
 
 
