@@ -7,8 +7,8 @@ import ctypes
 import multiprocessing
 import os
 import resource
-import sys
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
