@@ -265,7 +265,7 @@ FURTHER: list[tuple[str, Schedule, set[str], Callable[[Schedule], System]]] = [
         "F12 drafts drawn by the coins of tests",
         P3,
         LAW,
-        in_schedule(schedules.redirected(lambda p, i, f: ("test" if p == "draft" else p, i))),
+        in_schedule(schedules.redirected(lambda p, i, f: ("test", f) if p == "draft" else (p, i))),
     ),
     (
         "F12 drafts drawn by the correction's coin",
@@ -320,7 +320,7 @@ FURTHER: list[tuple[str, Schedule, set[str], Callable[[Schedule], System]]] = [
         in_schedule(lambda s: replaced(s, _cut=schedules.cut_by(reaching_into_the_prompt))),
     ),
     ("F26 twice too many", P3, LAW, in_part(session=systems.cropping(lambda surplus, held: 2 * surplus))),
-    ("F26 at most 5 rows", L3, LAW, in_part(session=systems.cropping(lambda surplus, held: min(surplus, 5)))),
+    ("F26 at most 5 rows", P3, LAW, in_part(session=systems.cropping(lambda surplus, held: min(surplus, 5)))),
     (
         "F32 every call twice",
         P3,
@@ -361,9 +361,9 @@ def test_further_members_are_killed_too(
 # --- other policies ---------------------------------------------------------------------------------------------------------
 
 OTHERS: dict[str, list[Schedule]] = {
-    "F01": [linear(1), packed(2, "wide"), quadratic(2, "sampled"), branches((1,), 2), packed(5)],
-    "F08": [linear(1), packed(2), packed(2, "wide"), quadratic(1), branches((0, 2), 5), packed((3, 0, 2))],
-    "F13": [linear(2), packed(3, "sampled"), quadratic(2), branches((0, 1), 3), linear(5)],
+    "F01": [linear(1), packed(2, "wide"), quadratic(2, "sampled"), branches((0, 1), 2), packed(5)],
+    "F08": [linear(1), packed(2), packed(2, "wide"), quadratic(2), branches((0, 2), 5), packed((3, 0, 2))],
+    "F13": [linear(2), packed(3, "sampled"), quadratic(3), branches((0, 1), 3), linear(5)],
     "F16": [linear(1), packed(2), packed(3, "prompt"), quadratic(2, "wide"), branches((0, 2), 3), packed(5)],
     "F17": [linear(1), packed(2), quadratic(2), linear(5), packed((3, 0, 2))],
     "F22": [linear(1), packed(2), packed(3, "wide"), quadratic(2), branches((0, 2), 3), packed(5)],
