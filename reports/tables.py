@@ -181,6 +181,7 @@ def print_validation(result: Validation, details: bool = False) -> None:
             console.print(f"  accepted by draft position {shares}; accepted lengths {list(found.lengths)}", markup=False)
         for flag in certificate.flags:
             console.print(f"  flagged: {flag}", markup=False)
+    _print_side_accounts(console, result, details)
     console.print(f"{_CONVENTION} '{result.start}'. Reference: transformers' generate, same weights and dtype.")
     console.print(
         f"Intervals: 95 %, paired bootstrap over {summary.prompts} prompts ({summary.resamples:,} resamples); with few prompts"
@@ -190,6 +191,37 @@ def print_validation(result: Validation, details: bool = False) -> None:
         console.print("Several workers shared this machine: counts and certificates stand, times are no honest speeds.")
     for damaged in result.measurement.damaged:
         console.print(f"measured again: {damaged}", markup=False)
+
+
+def _print_side_accounts(console: Console, result: Validation, details: bool) -> None:
+    """The fastest width of every schedule (F.1); with `details` adapter rows (F.2) and where the time goes (F.3)."""
+    from realmodel.decomposition import adapter_rows, chosen_widths, iteration_calls, per_iteration, timing_decomposition
+
+    summary = result.summary
+    if len({row.width for row in summary.rows if row.width}) > 1:
+        best = ", ".join(f"{name} W = {row.width}" for name, row in chosen_widths(summary).items())
+        console.print(f"Highest tokens/s (block-size probe, F.1): {best or 'nothing certified'}", markup=False)
+    if not details:
+        return
+    for arm in result.protocol.arms:
+        figures = summary.row(arm.key).figures
+        if arm.schedule is None or not arm.width or figures is None or not figures.iterations:
+            continue
+        rows, mean = adapter_rows(iteration_calls(arm.schedule)), per_iteration(figures)
+        spent = "" if mean.model is None else f", {1000 * mean.model:.2f} ms model time"
+        console.print(
+            f"{arm.key[0]}, W = {arm.width}, an iteration (F.2): {mean.tokens:.2f} tokens{spent};"
+            f" a proposal-only adapter, padded: computed for {rows.evaluated} rows, applied to {rows.selected}",
+            markup=False,
+        )
+    for key in [row.key for row in summary.rows if row.name == "linear" and row.figures is not None]:
+        shares = timing_decomposition({"prompts": summary}, key)
+        parts = [
+            f"{name}{f', W = {width}' if width else ''} {share.model:.3f} + {share.non_model:.3f}"
+            for (name, width), share in shares.items()
+            if share is not None and width in (0, key[1])
+        ]
+        console.print(f"Model + non-model time, Linear at W = {key[1]} is 1 (F.3): {'; '.join(parts)}", markup=False)
 
 
 def _ratio(interval: Interval) -> str:

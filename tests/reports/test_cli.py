@@ -400,6 +400,9 @@ def test_validate(run, tmp_path):
     assert "EXACT 2/2" in out
     assert "start 'sampled'" in out
     assert "accepted by draft position" in out
+    assert "a proposal-only adapter, padded: computed for 10 rows, applied to 5" in out  # Packed-SS, B = 5
+    assert "Linear at W = 4 is 1 (F.3): " in out
+    assert "F.1" not in out  # there is one width
     [result] = json.loads(file.read_text())["rows"]
     assert [certificate["schedule"] for certificate in result["certificates"]] == ["ar", "linear", "packed", "quadratic"]
     assert {certificate["verdict"] for certificate in result["certificates"]} == {"EXACT"}
