@@ -17,7 +17,7 @@ import simulator.schedule as kernel
 from simulator.acceptance import Verdict
 from simulator.chance import Chance, Purpose
 from simulator.laws import Coin, Law, Probability
-from simulator.records import Call, Draft, Reply, State, Step, Tokens
+from simulator.records import Call, Draft, Reply, State, Step
 from simulator.schedule import Schedule
 
 Rule: TypeAlias = Callable[[Draft, Sequence[Law], Chance, int], Verdict]
@@ -115,10 +115,3 @@ class Coins:
 
     def uniform(self, purpose: Purpose, position: int) -> Coin:
         return self.chance.uniform(*self.redirect(purpose, position))
-
-
-def committed(state: State, step: Step, tokens: Tokens) -> tuple[State, Step]:
-    """The step as if it had committed `tokens`, and the state after it, without a draft."""
-    stop = state.limits.reached(state.prefix + tokens, state.prompt_length)
-    after = state._replace(prefix=state.prefix + tokens, draft=Draft())
-    return after, step._replace(committed=tokens, stop=stop, retained=0, branch=None)

@@ -275,6 +275,7 @@ FURTHER: list[tuple[str, Schedule, set[str], Callable[[Schedule], System]]] = [
     ),
     ("F07 |p - Q|", P3, LAW, in_rule(rules.rule(corrected=rules.absolute_residual))),
     ("F07 1 - Q / p", L3, LAW, in_rule(rules.rule(corrected=rules.ratio_residual))),
+    ("F08 block verification, a single token's residual", L3, LAW, in_rule(rules.block_bound_alone)),
     ("F08 after an accepted token only", P3, LAW, in_rule(from_target_after_some)),
     ("F08 the argmax as bonus after two", packed(8), LAW, in_rule(argmax_bonus_after_two)),
     (
