@@ -2,6 +2,7 @@
 
 planting    how the production object gets one behaviour replaced
 rules       acceptance rules, wrong ones and other right ones
-schedules   schedules            systems   what stands around them: processing, driver, cache
-table       the rows             matrix    running them
+schedules   schedules                          systems   what stands around them: processing, driver, cache
+outside     rules, drafters and decoders that come without a schedule
+table       the rows                           matrix    running them
 """
