@@ -471,7 +471,9 @@ def check_property(prop: Property, budget: Budget, examples: int | None = None, 
         for request in prop.corners():
             test.hypothesis.inner_test(request)  # type: ignore[attr-defined]
     except Exception as error:
-        detail = f"{error or type(error).__name__}\n{program(failing[0], prop.check) if failing else ''}"
+        # pytest, where this runs under it, adds lines of its own to an assertion's message.
+        message = str(error).split("\n")[0] or type(error).__name__
+        detail = f"{message}\n{program(failing[0], prop.check) if failing else ''}"
         yield Entry(prop.claim, statement, "property", f"Hypothesis, {how}", "violated", detail)
         return
     bound = f"{found:,} examples ({how}) and {count - found:,} corner cases, {len(distinct):,} distinct"
