@@ -100,6 +100,7 @@ def _events() -> Iterator[tuple[Tokens, Limits, Tokens, Tokens]]:
             yield thresholds, Limits.of(far, stop=[_TRUTH[j : j + 2]]), (), ()
             yield thresholds, Limits.of(far, stop=[_TRUTH[j : j + 3], _TRUTH[j + 1 : j + 2]]), (), ()
             yield thresholds, Limits.of(far, stop=[(99,), _TRUTH[j : j + 5]]), (), ()
+            yield thresholds, Limits.of(far, stop=[_TRUTH[j : j + 2], (99, 98)]), (), ()
             yield thresholds, Limits.of(far, stop=[(99,), (98, 97), (96,), _TRUTH[j : j + 8]]), (), ()
             # What stands in the prompt ends nothing, nor begins a marker that does.
             yield thresholds, Limits.of(j, 0, stop=[(0, *_TRUTH[:1])]), (), ends_in_eos

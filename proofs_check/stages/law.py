@@ -154,6 +154,9 @@ def cases(seed: int) -> Iterator[Case]:
         yield Case(f"mostly_sure(2, {number})", mostly_sure(2, number), Limits.of(14))
         yield Case(f"mostly_sure(3, {number})", mostly_sure(3, number), Limits.of(8, 2 if number % 2 else None))
     top_k, top_p, cold = Processing(top_k=2), Processing(top_p=Fraction(3, 4)), Processing(temperature=0)
+    for number in range(6 * seed, 6 * seed + 3):
+        for processor in (top_k, top_p, penalty):
+            yield Case(f"mostly_sure(3, {number})", mostly_sure(3, number), Limits.of(7), processor)
     seeds = range(3 * seed, 3 * seed + 3)
     for number in seeds:
         tables, source = random_tables(3, number), f"random_tables(3, seed={number})"
