@@ -67,7 +67,7 @@ F13 | L | law | small law, law, law2 | flashinfer#424 | one uniform for all test
 F14 | S | determinism | determinism | vllm#6038 | one of the three streams is not the request's
 F15 | L | law | small law, law, law1 | vllm-project.github.io#80, vllm#5131 | accepted without a uniform, or by another ratio
 F16 | S | law | greedy, law1 | lattice#243 | the first draft token is never checked
-F17 | S, L | law | greedy, law1 | transformers#28166 | draft i is tested against another prediction than i
+F17 | S, L | law | greedy, law1, law2 | transformers#28166 | draft i is tested against another prediction than i
 F18 | S | law | greedy | lucidrains/speculative-decoding#3 | rejected tokens are not reverted
 F19 | S, L | law | greedy | loop | a bonus token after a rejection too
 F20 | S | count | self-draft | loop | the next draft is kept from one position early or late, with its laws
