@@ -17,7 +17,7 @@ class Verdict(NamedTuple):
     """Outcome of one verification, before any stopping rule."""
 
     accepted: int  # h
-    tokens: Tokens  # the accepted draft tokens and the correction or bonus, h + 1 in all
+    tokens: Tokens  # the accepted draft tokens and the correction or bonus, if any
     fallback: bool  # see Step.fallback
 
 
@@ -30,10 +30,15 @@ def acceptance_probability(target: Law, proposal: Law, token: int) -> Probabilit
 
 
 def accept(draft: Draft, target: Sequence[Law], chance: Chance, first_position: int) -> Verdict:
-    """Verify `draft`, whose first token stands at output position `first_position`, against |draft| + 1 target laws."""
+    """Verify `draft`, whose first token stands at output position `first_position`, against |draft| + 1 target laws.
+
+    Without the last of them there is no bonus: an any-order window that is accepted in full leaves no position for one.
+    """
     # One at a time: those after the first failure are never asked for.
     alphas = (acceptance_probability(*row) for row in zip(target, draft.laws, draft.tokens, strict=False))
     h = leading(alphas, lambda index: chance.uniform("test", first_position + index))
+    if h == len(target):
+        return Verdict(h, draft.tokens, False)
     law: Law | None = target[h]
     if h < len(draft.tokens):
         law = target[h].residual(draft.laws[h])

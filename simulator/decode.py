@@ -3,31 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Generic, NamedTuple, Protocol, TypeAlias
+
+from typing_extensions import TypeVar
 
 from simulator.chance import Chance, Scripted, Source
 from simulator.errors import ContractError
-from simulator.records import Call, Limits, Reply, State, Step, Stop, Tokens
+from simulator.records import Call, Limits, Reply, State, Step, Stop, Tokens, text
 
-Model: TypeAlias = Callable[[Call], Reply]
+S = TypeVar("S", bound="Situation", default=State)
+C = TypeVar("C", default=Call)
+Model: TypeAlias = Callable[[C], Reply]
 _NO_COINS = Scripted({})  # greedy decoding never asks for a coin
 _STALL = 8  # calls in a row without a token; every built-in policy commits at least every third call
 
 
-class Policy(Protocol):
-    """What the driver needs of a schedule; `simulator.schedule.Schedule` is one."""
+class Situation(Protocol):
+    """What the driver and the exact chain need of a state, which is hashable and compared by value."""
 
-    def init(self, prompt: Sequence[int], limits: Limits) -> State: ...
+    @property
+    def prefix(self) -> Tokens: ...
 
-    def request(self, state: State) -> Call: ...
+    @property
+    def prompt_length(self) -> int: ...
 
-    def absorb(self, state: State, call: Call, reply: Reply, chance: Chance) -> tuple[State, Step]: ...
+    @property
+    def stop(self) -> Stop | None: ...
 
 
-class Resumption(NamedTuple):
+class Policy(Protocol[S, C]):
+    """What the driver needs of a schedule: `simulator.schedule.Schedule` is one, `simulator.any_order.Schedule` another, whose
+    states and calls are of another kind.
+    """
+
+    def init(self, prompt: Sequence[int], limits: Limits) -> S: ...
+
+    def request(self, state: S) -> C: ...
+
+    def absorb(self, state: S, call: C, reply: Reply, chance: Chance) -> tuple[S, Step]: ...
+
+
+class Resumption(NamedTuple, Generic[S]):
     """Where a request goes on: see `Schedule.resume`. The state brings its own prompt and limits."""
 
-    state: State
+    state: S
     calls: int  # calls made before, so that coins keep their addresses
 
 
@@ -45,12 +64,12 @@ class Generation(NamedTuple):
 
 
 def decode(
-    model: Model,
-    schedule: Policy,
+    model: Model[C],
+    schedule: Policy[S, C],
     prompt: Sequence[int],
     limits: Limits,
     chance: Source = _NO_COINS,
-    resume: Resumption | None = None,
+    resume: Resumption[S] | None = None,
 ) -> Iterator[Step]:
     """Run the request and yield one Step per forward pass.
 
@@ -71,16 +90,16 @@ def decode(
 
 
 def generate(
-    model: Model,
-    schedule: Policy,
+    model: Model[C],
+    schedule: Policy[S, C],
     prompt: Sequence[int],
     limits: Limits,
     chance: Source = _NO_COINS,
-    resume: Resumption | None = None,
+    resume: Resumption[S] | None = None,
 ) -> Generation:
     """`decode` to the end. With `resume`, tokens and steps are those made since."""
     steps = tuple(decode(model, schedule, prompt, limits, chance, resume))
-    tokens = tuple(token for step in steps for token in step.committed)
+    tokens = text(steps)
     # L = 0, or a request resumed at its end, makes no call.
     stop = steps[-1].stop if steps else (resume.state if resume else schedule.init(prompt, limits)).stop
     assert stop is not None

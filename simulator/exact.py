@@ -10,28 +10,28 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from simulator.chance import branching, fraction, rational
-from simulator.decode import Model, Policy
+from simulator.decode import C, Model, Policy, S
 from simulator.errors import ContractError
 from simulator.laws import Law
-from simulator.records import Call, Limits, Reply, State, Step, Stop, Tokens
+from simulator.records import Limits, Reply, Step, Stop, Tokens
 
 K = TypeVar("K")
 Weight: TypeAlias = Any
 """An exact probability of type `simulator.chance.rational`; `simulator.chance.fraction` makes it a Fraction."""
 
 
-class Visit(NamedTuple):
+class Visit(NamedTuple, Generic[S, C]):
     """A state of the chain, with all that can happen in its next call."""
 
     calls: int  # made before
-    state: State
+    state: S
     weight: Weight  # probability of being there after that many calls
-    call: Call | None  # None when the request has ended
+    call: C | None  # None when the request has ended
     reply: Reply | None
-    outcomes: Sequence[tuple[Weight, tuple[State, Step]]]  # unmerged; they sum to 1, or are none at the end
+    outcomes: Sequence[tuple[Weight, tuple[S, Step]]]  # unmerged; they sum to 1, or are none at the end
 
 
 class Kind(NamedTuple):
@@ -61,14 +61,16 @@ class ExactLaw(NamedTuple):
         return sum((count * weight for count, weight in self.nfe.items()), Fraction(0))
 
 
-def visits(schedule: Policy, model: Model, prompt: Sequence[int], limits: Limits, max_calls: int = 1000) -> Iterator[Visit]:
+def visits(
+    schedule: Policy[S, C], model: Model[C], prompt: Sequence[int], limits: Limits, max_calls: int = 1000
+) -> Iterator[Visit[S, C]]:
     """Every state the request can be in, by the number of calls made, each with its outcomes.
 
     Raises ContractError when `max_calls` calls do not end every path.
     """
-    layer: dict[State, Weight] = {schedule.init(prompt, limits): rational(1)}
+    layer: dict[S, Weight] = {schedule.init(prompt, limits): rational(1)}
     for calls in range(max_calls + 1):
-        following: defaultdict[State, Weight] = defaultdict(rational)
+        following: defaultdict[S, Weight] = defaultdict(rational)
         for state, weight in layer.items():
             if state.stop is not None:
                 yield Visit(calls, state, weight, None, None, ())
@@ -86,8 +88,8 @@ def visits(schedule: Policy, model: Model, prompt: Sequence[int], limits: Limits
 
 
 def exact_law(
-    schedule: Policy,
-    model: Model,
+    schedule: Policy[S, C],
+    model: Model[C],
     prompt: Sequence[int],
     limits: Limits,
     observe: Callable[[Step], None] | None = None,
@@ -100,7 +102,7 @@ def exact_law(
     return summed(visits(schedule, model, prompt, limits, max_calls), observe)
 
 
-def summed(chain: Iterable[Visit], observe: Callable[[Step], None] | None = None) -> ExactLaw:
+def summed(chain: Iterable[Visit[S, C]], observe: Callable[[Step], None] | None = None) -> ExactLaw:
     """What all visits of one request come to."""
     output: defaultdict[Tokens, Weight] = defaultdict(rational)
     nfe: defaultdict[int, Weight] = defaultdict(rational)
@@ -127,8 +129,8 @@ def _exact(weights: dict[K, Weight]) -> dict[K, Fraction]:
 
 
 def _kind(step: Step) -> Kind:
-    verified, _, accepted, advance, committed, branch, _, retained, stop, _, _ = step
-    return Kind(len(verified), accepted, advance, len(committed), branch, retained, stop)
+    committed = len(step.committed)
+    return Kind(len(step.verified), step.accepted, step.advance, committed, step.branch, step.retained, step.stop)
 
 
 def autoregressive_law(target: Callable[[Tokens], Law], prompt: Sequence[int], limits: Limits) -> dict[Tokens, Fraction]:

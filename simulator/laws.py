@@ -3,7 +3,7 @@
 A schedule asks four things of a law: the probability of a token, whether it is a point mass, the normalised positive part of
 `self - other` (the correction law of ALG2.L7), and a draw. Backends:
 
-    Point         all mass on one token (greedy decoding)
+    Point         all mass on one token (greedy decoding); a Peak remembers the model's probability of it
     RationalLaw   exact fractions (verdicts)
     ArrayLaw      numpy float64, every token
     SparseLaw     numpy float64, the tokens of positive probability alone (SPARSEQ)
@@ -86,6 +86,25 @@ class Point:
 
     def __repr__(self) -> str:
         return f"Point({self.token})"
+
+
+class Peak(Point):
+    """A point mass that remembers how probable its model found the token, which CONF and NATIVE ask for."""
+
+    __slots__ = ("confidence",)
+
+    def __init__(self, token: int, confidence: float) -> None:
+        super().__init__(token)
+        self.confidence = confidence
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Peak) and (self.token, self.confidence) == (other.token, other.confidence)
+
+    def __hash__(self) -> int:
+        return hash((Peak, self.token, self.confidence))
+
+    def __repr__(self) -> str:
+        return f"Peak({self.token}, {self.confidence})"
 
 
 class RationalLaw:
@@ -260,6 +279,11 @@ def argmax(law: Law) -> Point:
         ids, probabilities = entries(law)
         return Point(int(ids[probabilities.argmax()]))  # numpy's argmax is the first of equals
     return Point(max(law.support, key=law.probability))  # so is Python's max
+
+
+def confidence(law: Law, token: int) -> Probability:
+    """The probability that the model behind `law` gave to `token`."""
+    return law.confidence if isinstance(law, Peak) and token == law.token else law.probability(token)
 
 
 def _first_above(cumulative: Floats, coin: Coin) -> int:

@@ -10,7 +10,7 @@ All are small and frozen; State and Call are hashable, so that equal situations 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from simulator.errors import InvalidInput
@@ -49,11 +49,30 @@ class Limits(NamedTuple):
         An EOS wins over a marker and both over the length, when they fall on one token. A marker lies wholly in the output.
         """
         emitted = len(prefix) - prompt_length
-        if emitted and prefix[-1] in self.eos:
+        return self._marked(prefix, emitted) or ("length" if emitted >= self.max_new_tokens else None)
+
+    def end(self, output: Mapping[int, int], resolved: Iterable[int]) -> int:
+        """E after the positions `resolved` were added to `output`, {position: token} with holes: the earliest position at which
+        an EOS or the last token of a complete marker stands, `max_new_tokens` if none does (STOPSEQ, ALG3.L11).
+
+        Only markers that touch `resolved` are looked for.
+        """
+        reach = max(map(len, self.stop), default=1)
+        near = sorted({j for i in resolved for j in range(i, i + reach) if j in output})
+        return next((j for j in near if self._marked(run := _run(output, j, reach), len(run))), self.max_new_tokens)
+
+    def _marked(self, tokens: Tokens, emitted: int) -> Stop | None:
+        if emitted and tokens[-1] in self.eos:
             return "eos"
-        if any(emitted >= len(marker) and prefix[-len(marker) :] == marker for marker in self.stop):
-            return "stop"
-        return "length" if emitted >= self.max_new_tokens else None
+        return "stop" if any(emitted >= len(marker) and tokens[-len(marker) :] == marker for marker in self.stop) else None
+
+
+def _run(output: Mapping[int, int], last: int, longest: int) -> Tokens:
+    """The at most `longest` tokens at consecutive positions that end with position `last`."""
+    first = last
+    while first - 1 in output and last - first + 1 < longest:
+        first -= 1
+    return tuple(output[j] for j in range(first, last + 1))
 
 
 class Draft(NamedTuple):
@@ -118,6 +137,9 @@ class Reply(NamedTuple):
     target: tuple[Law, ...]  # p^{(i)}, |draft| + 1 laws, or () without `verify`
     proposals: tuple[tuple[Law, ...] | None, ...]  # one entry per branch asked: `width` laws, None where b > |draft|
     rows: int  # token rows the forward evaluated, padding included, rows that only fill the cache excluded (TAB2)
+    again: int = (
+        0  # rows among those that only fill the cache which had been cached before, but had seen what was removed since
+    )
 
 
 class Step(NamedTuple):
@@ -134,3 +156,19 @@ class Step(NamedTuple):
     stop: Stop | None
     rows: int  # Reply.rows
     fallback: bool  # a float residual had mass 0 after a rejection and the correction came from the target law
+    order: Tokens = ()  # any-order: pi_t, the output positions in the order verified; () left to right
+    end: int | None = None  # any-order: E after the call; what stood beyond is discarded
+    again: int = 0  # Reply.again
+
+
+def text(steps: Iterable[Step]) -> Tokens:
+    """The output that the calls of a request leave, in textual order."""
+    output: dict[int, int] = {}
+    for step in steps:
+        if step.end is None:
+            output |= enumerate(step.committed, len(output) + 1)
+            continue
+        resolved = (j for j in step.order[: step.advance] if j <= step.end)
+        output |= zip(resolved, step.committed, strict=True)
+        output = {j: token for j, token in output.items() if j <= step.end}
+    return tuple(output[j] for j in sorted(output))

@@ -28,7 +28,7 @@ from simulator.records import Limits, Step, Tokens
 
 HEADER = {"trace": "packedss", "version": 1}
 _STOPS = ("eos", "stop", "length")
-_LISTS = ("verified", "predictions", "committed")
+_LISTS = ("verified", "predictions", "committed", "order")
 _LONGEST_LINE = 1 << 24  # characters; a line that is longer is no step of a decoder
 _LARGEST = 1 << 53  # beyond it, JSON readers disagree about integers
 
@@ -88,7 +88,8 @@ def trace_lines(requests: Iterable[TracedRequest]) -> Iterator[str]:
         head = {"type": "request", "request": number, "name": name, "schedule": schedule, "prompt": prompt, "limits": end}
         yield json.dumps(head | {key: value for key, value in optional.items() if value is not None})
         for call, step in enumerate(run.steps, start=1):
-            yield json.dumps({"type": "step", "request": number, "call": call, **step._asdict()})
+            fields = {key: value for key, value in step._asdict().items() if value != Step._field_defaults.get(key, ...)}
+            yield json.dumps({"type": "step", "request": number, "call": call, **fields})
         yield json.dumps({"type": "end", "request": number, "tokens": run.tokens, "stop": run.stop, "nfe": run.nfe})
 
 
@@ -173,7 +174,7 @@ def _step(record: dict[str, Any]) -> dict[str, Any]:
             _expect(isinstance(value, bool), "fallback must be true or false")
             fields[name] = value
         else:
-            fields[name] = None if value is None and name == "branch" else _integer(value)
+            fields[name] = None if value is None and name in ("branch", "end") else _integer(value)
     return fields
 
 
