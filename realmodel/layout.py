@@ -51,6 +51,7 @@ class Rows:
     verifier: list[int]  # rows to read target laws from, |draft| + 1 or none
     proposals: list[list[int] | None]  # per branch: its W rows, None where b > |draft|
     first_proposal: int  # rows from here on are those of the branches, the copies of their last context token included
+    again: int = 0  # Reply.again
 
 
 def rows_of(call: Call, cached: int, mask_token: int, padded: bool = True) -> Rows:
@@ -102,7 +103,12 @@ def fixed_attention(
 
 def attention(call: Call, cached: int, catch_up: int, padded: bool = True) -> npt.NDArray[np.bool_]:
     """Who sees whom, bool [R, cached + R], True = attends."""
-    fixed = fixed_attention(*shape_of(call, padded))
+    return behind(fixed_attention(*shape_of(call, padded)), cached, catch_up)
+
+
+def behind(fixed: npt.NDArray[np.bool_], cached: int, catch_up: int) -> npt.NDArray[np.bool_]:
+    """`fixed`, who sees whom among the rows after the catch-up, with a cache and causal catch-up rows before it, which all of
+    them see: bool [R, cached + R]."""
     rows = catch_up + len(fixed)
     sees = np.zeros((rows, cached + rows), dtype=bool)
     sees[:, :cached] = True
@@ -120,8 +126,8 @@ def shape_of(call: Call, padded: bool = True) -> tuple[bool, tuple[int, ...], in
     return call.verify, tuple(b for b in call.branches if b <= drafted), call.width, drafted, call.anchored
 
 
-def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
-    """Length of the longest common prefix of two token sequences."""
+def common_prefix(left: Sequence[object], right: Sequence[object]) -> int:
+    """Length of the longest common prefix of two sequences of one type."""
     limit = min(len(left), len(right))
     if left[:limit] == right[:limit]:
         return limit
