@@ -12,6 +12,10 @@ import torch
 from torch import nn
 
 
+# The frequencies of scaled embeddings are taken as float32 left them: they are then those of the tested dtype, to the bit.
+_SCALED = ("default", "linear", "llama3", "yarn")
+
+
 class RMSNorm64(nn.Module):
     """Root-mean-square normalisation in the dtype of its input."""
 
@@ -24,24 +28,24 @@ class RMSNorm64(nn.Module):
 
 
 class Rotary64(nn.Module):
-    """Rotary cosines and sines from float64 angles."""
+    """Rotary cosines and sines, times `scaling`, from float64 angles; `inverse_frequencies` [head_dim / 2]."""
 
-    def __init__(self, theta: float, head_dim: int) -> None:
+    def __init__(self, inverse_frequencies: torch.Tensor, scaling: float = 1.0) -> None:
         super().__init__()
-        exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
         self.inverse_frequencies: torch.Tensor
-        self.register_buffer("inverse_frequencies", theta**-exponents, persistent=False)
+        self.scaling = scaling
+        self.register_buffer("inverse_frequencies", inverse_frequencies, persistent=False)
 
     def forward(self, hidden: torch.Tensor, position_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         angles = position_ids[..., None].double() * self.inverse_frequencies  # [batch, rows, head_dim / 2]
         angles = torch.cat((angles, angles), dim=-1)
-        return angles.cos().to(hidden.dtype), angles.sin().to(hidden.dtype)
+        return (angles.cos() * self.scaling).to(hidden.dtype), (angles.sin() * self.scaling).to(hidden.dtype)
 
 
 def to_float64(model: Any) -> Any:
-    """Convert `model` (a transformers decoder with default rotary embedding) in place and return it.
+    """Convert `model` (a transformers decoder) in place and return it.
 
-    Raises ValueError for a scaled rotary embedding, which this module does not restate.
+    Raises ValueError for a rotary embedding whose frequencies depend on the length of the text.
     """
     model.double()
     for parent in list(model.modules()):
@@ -49,8 +53,15 @@ def to_float64(model: Any) -> Any:
             if type(child).__name__.endswith("RMSNorm"):
                 setattr(parent, name, RMSNorm64(child.weight, child.variance_epsilon))
             elif type(child).__name__.endswith("RotaryEmbedding"):
-                if child.rope_type != "default":
-                    raise ValueError(f"float64 is available for the default rotary embedding only, not {child.rope_type!r}")
-                config = child.config
-                setattr(parent, name, Rotary64(config.rope_parameters["rope_theta"], config.head_dim))
+                setattr(parent, name, _rotary(child))
     return model
+
+
+def _rotary(module: Any) -> Rotary64:
+    if module.rope_type == "default":
+        config = module.config
+        exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim
+        return Rotary64(config.rope_parameters["rope_theta"] ** -exponents)
+    if module.rope_type not in _SCALED:
+        raise ValueError(f"float64 is available for the rotary embeddings {', '.join(_SCALED)}, not {module.rope_type!r}")
+    return Rotary64(module.inv_freq.double(), module.attention_scaling)
