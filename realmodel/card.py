@@ -89,14 +89,14 @@ def _any_order(record: dict[str, Any]) -> list[str]:
             f" {2 * GENERATED_PROMPT} tokens) comes first and is no target. Orders: left to right; staggered noise with horizon"
             f" {horizons}; random scores within a sliding window of {widths}. Further mask rows draft, up to {DRAFT_REACH}"
             f" positions ahead, from contexts that end earlier, weighted {OFFSET_DECAY}^(offset - 1). One sequence in"
-            f" {END_ONE_IN} is placed so that a text ends in it. From minute {_distil_from(record):.0f} on, half of the steps train drafting"
-            f" rows alone on the model's own serial greedy texts, written left to right and in confidence order within {widths}"
-            " positions."
+            f" {END_ONE_IN} is placed so that a text ends in it. From minute {_distil_from(record):.0f} on, half of the steps"
+            " train drafting rows alone on the model's own serial greedy texts, written left to right and in confidence order"
+            f" within {widths} positions."
         ),
         _item(
             f"**Limits**: sequences of {CLEAN} positions in training; orders that pass over a position for longer than the"
-            " horizon are out of distribution. Greedy texts of a model this small repeat themselves, which makes them easier to draft"
-            " than the text they imitate."
+            " horizon are out of distribution. Greedy texts of a model this small repeat themselves, which makes them easier to"
+            " draft than the text they imitate."
         ),
         "",
         "## Held-out files",

@@ -60,11 +60,11 @@ END_ONE_IN = 8
 MASKED_OUT = -1e12  # logit of the mask's own column
 
 
-def staggered_order(count: int, budget: int, dice: torch.Generator) -> list[int]:
-    """A random order of 0 .. count - 1 with horizon 2 * budget: i comes before every j >= i + 2 * budget.
+def staggered_times(count: int, budget: int, dice: torch.Generator) -> torch.Tensor:
+    """StaggeredNoise of Set Diffusion (arXiv 2607.01775): a random time for each position 0 .. count - 1, float64 [count].
 
-    StaggeredNoise of Set Diffusion (arXiv 2607.01775): decode by descending noise time, about budget / 2 positions unresolved
-    within the band.
+    Decoding goes by descending time. Position i comes before every j >= i + 2 * budget, the horizon; within the band where the
+    order is open, about budget / 2 positions are unresolved.
     """
     length, horizon = STAGGERED_LENGTH, 2 * budget
     band = horizon / (length + horizon - 1)
@@ -72,9 +72,7 @@ def staggered_order(count: int, budget: int, dice: torch.Generator) -> list[int]
     power = half / (band - half)
     level = (1 - band) * (1 - torch.arange(count, dtype=torch.float64) / (length - 1))
     waited = torch.empty(count, dtype=torch.float64).exponential_(generator=dice)
-    times = level + band * (1 - torch.exp(-waited / power))
-    order: list[int] = times.argsort(descending=True, stable=True).tolist()
-    return order
+    return level + band * (1 - torch.exp(-waited / power))
 
 
 def window_order(scores: Sequence[float], width: int) -> list[int]:
@@ -96,7 +94,7 @@ def random_order(prompt: int, rng: random.Random, dice: torch.Generator) -> torc
     if kind < 0.3:
         targets = list(range(count))
     elif kind < 0.65:
-        targets = staggered_order(count, budget, dice)
+        targets = staggered_times(count, budget, dice).argsort(descending=True, stable=True).tolist()
     else:
         targets = window_order([rng.random() for _ in range(count)], budget)
     return torch.tensor([*range(prompt), *(prompt + position for position in targets)])

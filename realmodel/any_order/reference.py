@@ -6,12 +6,11 @@ Pairs are (output position, token) in generation order; output positions count f
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 
-Pair: TypeAlias = tuple[int, int]
-"""(output position from 1, token id)"""
+from simulator.any_order.records import Pairs
 
 
 def duplicate_mask(clean: torch.Tensor, bounds: torch.Tensor) -> torch.Tensor:
@@ -30,7 +29,7 @@ def duplicate_mask(clean: torch.Tensor, bounds: torch.Tensor) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def training_logits(network: Any, prompt: Sequence[int], pairs: Sequence[Pair], mask_token: int) -> torch.Tensor:
+def training_logits(network: Any, prompt: Sequence[int], pairs: Pairs, mask_token: int) -> torch.Tensor:
     """Logits of every pair's mask row, float64 [len(pairs), vocabulary], from the one duplicate-mask pass of training.
 
     Row r predicts the token at the position of pair r from the prompt and the pairs before r. The mask's own column is -inf, so
@@ -46,7 +45,7 @@ def training_logits(network: Any, prompt: Sequence[int], pairs: Sequence[Pair], 
 
 
 @torch.inference_mode()
-def row_logits(network: Any, prompt: Sequence[int], pairs: Sequence[Pair], position: int, mask_token: int) -> torch.Tensor:
+def row_logits(network: Any, prompt: Sequence[int], pairs: Pairs, position: int, mask_token: int) -> torch.Tensor:
     """Logits at output `position` given the prompt and all `pairs`, float64 [vocabulary]: a forward over exactly these rows and
     one mask, causal in generation order, nothing cached. The mask's own column is -inf.
     """
@@ -58,14 +57,14 @@ def row_logits(network: Any, prompt: Sequence[int], pairs: Sequence[Pair], posit
 
 def serial_greedy(
     network: Any, prompt: Sequence[int], groups: Iterable[Sequence[int]], mask_token: int, eos: int | None = None
-) -> tuple[Pair, ...]:
+) -> Pairs:
     """The serial reference of Proposition C.1: the pairs accepted, in acceptance order.
 
     `groups` are the output positions accepted in each iteration, in verification order (one group per position for plain serial
     decoding). Each position is predicted greedily, ties to the lowest id, from what was accepted before and from the earlier
     positions of its group. After a group, an accepted `eos` ends the output there: pairs behind it are dropped.
     """
-    accepted: tuple[Pair, ...] = ()
+    accepted: Pairs = ()
     for group in groups:
         for position in group:
             token = int(row_logits(network, prompt, accepted, position, mask_token).argmax())
