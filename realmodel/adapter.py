@@ -8,11 +8,14 @@ for, runs on the base weights. `evaluated` and `selected` count rows, once per f
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import nn
 
 from realmodel.dualmode import DualModeModel
+from simulator.errors import InvalidInput
 
 
 class ProposalAdapter:
@@ -48,9 +51,52 @@ class AdaptedLinear(nn.Module):
         output: torch.Tensor = self.base(hidden)  # [batch, rows, out]
         rows = self.adapter.rows
         if rows is not None:
-            update = self.scale * (hidden @ self.down.T @ self.up.T)
+            update = self.scale * (hidden.to(self.down.dtype) @ self.down.T @ self.up.T)  # in the adapter's own precision
             output[:, rows] += update[:, rows]
         return output
+
+
+class MaskEmbedding(nn.Module):
+    """The embedding of a network without a mask token, and behind its vocabulary one id more: the mask, with a vector of its own.
+
+    The output projection knows no such id, so no law gives it any probability.
+    """
+
+    def __init__(self, base: nn.Embedding, vector: torch.Tensor) -> None:
+        super().__init__()
+        self.base = base
+        self.vector = nn.Parameter(vector, requires_grad=False)  # [hidden]
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        masked = ids == self.base.num_embeddings
+        known: torch.Tensor = self.base(ids.masked_fill(masked, 0))
+        return torch.where(masked[..., None], self.vector.to(known.dtype), known)
+
+
+def projections(network: Any) -> Iterator[tuple[str, nn.Module, str]]:
+    """(name, owner, attribute) of every linear layer inside the decoder layers, in order."""
+    for name, owner in network.model.layers.named_modules():
+        for attribute, child in owner.named_children():
+            if isinstance(child, nn.Linear):
+                yield f"{name}.{attribute}", owner, attribute
+
+
+def attach(
+    network: Any, adapter: ProposalAdapter, weights: Mapping[str, tuple[torch.Tensor, torch.Tensor]], scale: float
+) -> None:
+    """Replace, in place, the projections named in `weights` by adapted ones: name -> (A [rank, in], B [out, rank]).
+
+    Raises InvalidInput for a name the network does not have, or matrices that do not fit its projection.
+    """
+    known = {name: (owner, attribute) for name, owner, attribute in list(projections(network))}
+    for name, (down, up) in weights.items():
+        if name not in known:
+            raise InvalidInput(f"the adapter is for a projection {name!r}, which the network does not have")
+        owner, attribute = known[name]
+        base = getattr(owner, attribute)
+        if (down.shape[1], up.shape[0], down.shape[0]) != (base.in_features, base.out_features, up.shape[1]):
+            raise InvalidInput(f"the adapter of {name} has shapes {tuple(down.shape)}, {tuple(up.shape)}, which do not fit it")
+        setattr(owner, attribute, AdaptedLinear(base, down, up, scale, adapter))
 
 
 def with_random_adapter(model: DualModeModel, rank: int = 8, scale: float = 1.0, seed: int = 0) -> DualModeModel:

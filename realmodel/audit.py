@@ -276,7 +276,7 @@ def _judged(
 ) -> tuple[list[Tokens], list[tuple[float, ...]]]:
     """Drafted tokens and margins per block; logits [blocks * width, vocabulary], `following` the path's tokens per block."""
     logits = logits.clone()
-    logits[:, model.mask_token] = -torch.inf  # never proposed (PAD)
+    logits[:, model.mask_token : model.mask_token + 1] = -torch.inf  # never proposed (PAD)
     drafted = logits.argmax(-1).view(-1, width).tolist()
     right = torch.tensor([[*tokens, *[0] * (width - len(tokens))] for tokens in following], device=logits.device).view(-1, 1)
     own = logits.gather(1, right)[:, 0].double()
@@ -308,7 +308,7 @@ def _separate(
         exact = logits if reference is model else draft_logits(reference, context, width)
         rounding = logits.abs().max().item() * torch.finfo(model.dtype).eps
         noise = max(noise, (logits - exact.to(logits.device)).abs().max().item(), rounding)
-        logits[:, model.mask_token] = -torch.inf
+        logits[:, model.mask_token : model.mask_token + 1] = -torch.inf
         drafted = drafts.tokens[c]
         flips += (sum(a != b for a, b in zip(drafted, logits.argmax(-1).tolist(), strict=False)), len(drafted))
     return noise, flips

@@ -97,7 +97,7 @@ def misread(rows: Rows, logits: torch.Tensor, reply: Reply, mask: int, temperatu
         return ""
     verifier = len(rows.verifier)
     logits = logits.to(torch.float64, copy=True)
-    logits[verifier:, mask] = -torch.inf
+    logits[verifier:, mask : mask + 1] = -torch.inf
     if temperature == 0:
         tokens = torch.tensor([-1 if law.certain is None else law.certain for law in laws], device=logits.device)
         best = logits[: len(laws)].gather(1, tokens.clamp(min=0)[:, None])[:, 0]
