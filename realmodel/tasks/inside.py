@@ -1,8 +1,8 @@
 """What runs inside the sandbox: give up every right, run an answer, run its tests, and only then fetch the token that says so.
 
 `sandbox.run` passes this file to `python -I -S -c`, so it stands on the standard library alone and imports nothing of ours.
-Standard input is a file of three lines: settings as JSON, {"program", "tests"} as JSON, and the token. The token is read after the
-last test and written to the report, so that an answer that ends the process early, or prints what it likes, has not passed.
+Standard input is a file of three lines: settings as JSON, {"program", "tests"} as JSON, and the token. The token is read after
+the last test and written to the report, so that an answer that ends the process early, or prints what it likes, has not passed.
 Limits of that: an answer shares the interpreter with its tests, so one written on purpose to cheat (an object equal to
 everything, reading the token's file) can; answers that merely fail, exit, crash or print cannot.
 """
@@ -29,17 +29,18 @@ _NEED_ABI = 3
 # What the interpreter needs once it runs. Everything else is refused, so no process, thread, program, socket, signal, or change
 # of modes or times, and no call that a newer kernel brings.
 _CALLS = """
-    access brk chdir clock_getres clock_gettime clock_nanosleep close close_range copy_file_range creat dup dup2 dup3 epoll_create
-    epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 exit exit_group faccessat faccessat2 fadvise64 fallocate fchdir
-    fdatasync fstat fstatfs fsync ftruncate futex futex_waitv getcwd getdents getdents64 getegid geteuid getgid getgroups
-    getitimer getpgrp getpid getppid getpriority getrandom getresgid getresuid getrlimit getrusage getsid gettid gettimeofday
-    getuid lseek lstat madvise membarrier mincore mmap mprotect mremap msync munmap nanosleep newfstatat open openat openat2 pause
-    pipe pipe2 poll ppoll pread64 preadv preadv2 pselect6 pwrite64 pwritev pwritev2 read readlink readlinkat readv rename renameat
-    renameat2 restart_syscall rseq rt_sigaction rt_sigpending rt_sigprocmask rt_sigreturn rt_sigsuspend rt_sigtimedwait
-    sched_getaffinity sched_getparam sched_getscheduler sched_yield select sendfile set_robust_list setitimer sigaltstack splice
-    stat statfs statx sysinfo tee time timerfd_create timerfd_gettime timerfd_settime times truncate umask uname unlink unlinkat
-    write writev
-""".split()
+    access brk chdir clock_getres clock_gettime clock_nanosleep close close_range copy_file_range creat dup dup2 dup3
+    epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 exit exit_group faccessat faccessat2 fadvise64
+    fallocate fchdir fdatasync fstat fstatfs fsync ftruncate futex futex_waitv getcwd getdents getdents64 getegid
+    geteuid getgid getgroups getitimer getpgrp getpid getppid getpriority getrandom getresgid getresuid getrlimit
+    getrusage getsid gettid gettimeofday getuid lseek lstat madvise membarrier mincore mmap mprotect mremap msync munmap
+    nanosleep newfstatat open openat openat2 pause pipe pipe2 poll ppoll pread64 preadv preadv2 pselect6 pwrite64
+    pwritev pwritev2 read readlink readlinkat readv rename renameat renameat2 restart_syscall rseq rt_sigaction
+    rt_sigpending rt_sigprocmask rt_sigreturn rt_sigsuspend rt_sigtimedwait sched_getaffinity sched_getparam
+    sched_getscheduler sched_yield select sendfile set_robust_list setitimer sigaltstack splice stat statfs statx
+    sysinfo tee time timerfd_create timerfd_gettime timerfd_settime times truncate umask uname unlink unlinkat write
+    writev
+"""
 _DUPLICATE, _FILE_FLAGS, _LOCKS = (0, 1030), (1, 2, 3, 4), (5, 6, 7)
 _ONLY_WITH = {  # call: (index of the argument, its allowed values)
     "fcntl": (1, (*_DUPLICATE, *_FILE_FLAGS, *_LOCKS)),  # F_SETOWN with F_SETSIG would send a signal to a process of choice
@@ -149,7 +150,7 @@ def _landlock_rules(libc: Any, settings: dict[str, Any]) -> int:
         raise OSError(f"Landlock ABI {max(abi, 0)}, needs {_NEED_ABI} (Linux 6.2)")
     attributes = struct.pack("=Q", _EVERY_FILE_RIGHT)
     rules = _call(libc, libc.syscall(444, attributes, len(attributes), 0), "landlock_create_ruleset")
-    allowed = {path: _READ | _LIST for path in settings["readable"]}
+    allowed = dict.fromkeys(settings["readable"], _READ | _LIST)
     allowed[settings["folder"]] = _READ | _LIST | _WRITE | _TRUNCATE | _MAKE_FILE | _REMOVE_FILE
     allowed |= {os.devnull: _READ | _WRITE, "/dev/urandom": _READ}
     for path, rights in allowed.items():
@@ -190,7 +191,7 @@ def _filter_calls(seccomp: Any) -> None:
         if seccomp.seccomp_rule_add_array(held, allow, number, len(compare), array) != 0:
             raise OSError(f"seccomp rule for {name}")
 
-    for name in _CALLS:
+    for name in _CALLS.split():
         add(name)
     for name, (argument, values) in _ONLY_WITH.items():
         for value in values:

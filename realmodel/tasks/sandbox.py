@@ -40,7 +40,7 @@ _LOOK_EVERY = 0.05  # seconds
 
 
 class Limits(NamedTuple):
-    """What one answer may use: wall and processor time (seconds), address space (bytes), size of a file and of all files (bytes)."""
+    """What one answer may use: wall and processor time (seconds), address space (bytes), each file and all together (bytes)."""
 
     seconds: float = 10.0
     memory: int = 1 << 30
@@ -70,7 +70,7 @@ class NoSandbox(InvalidInput):
 
 
 def run(program: str, tests: str, limits: Limits = Limits(), mechanism: Mechanism | None = None) -> Outcome:  # noqa: B008
-    """Run an answer's `program`, then its `tests` in the same namespace, isolated (by the probed mechanism unless one is given).
+    """Run an answer's `program`, then its `tests` in the same namespace, isolated by the probed mechanism or the one given.
 
     Raises NoSandbox where nothing isolates; whatever the answer does is an Outcome.
     """
@@ -126,7 +126,8 @@ def _read_report(report: bytes, complaint: bytes, status: int, token: str) -> Ou
 
 def _wait(child: subprocess.Popen[bytes], seconds: float, watched: tuple[str, int] | None) -> tuple[bytes, bytes, str]:
     """What the child said on its two streams, each up to _MOST_REPORT bytes, and why it has to be stopped, if so."""
-    assert child.stdout and child.stderr
+    assert child.stdout is not None
+    assert child.stderr is not None
     held = {child.stdout: bytearray(), child.stderr: bytearray()}
     still, deadline = set(held), time.monotonic() + seconds
     while still or child.poll() is None:  # closing the report does not end the watch
@@ -241,8 +242,8 @@ def probed() -> Mechanism:
 def probe(mechanism: Mechanism) -> str | None:
     """Run an answer that tries to get out: what it could do, or why it did not run; None when it could do nothing.
 
-    It tries to read a readable file outside its folder, to write beside it, to reach two listeners of ours (TCP and abstract Unix),
-    to make a socket, a process and a thread, to signal us, and to see our environment, and checks that it is not root.
+    It tries to read a readable file outside its folder, to write beside it, to reach two listeners of ours (TCP and abstract
+    Unix), to start a process and a thread, to signal us and to see our environment, and checks that it is not root.
     """
     with tempfile.TemporaryDirectory() as outside, contextlib.ExitStack() as opened:
         os.chmod(outside, 0o777)  # so that the file permissions of its user are not what stops it
@@ -261,10 +262,10 @@ def probe(mechanism: Mechanism) -> str | None:
     return None if outcome.passed else outcome.why
 
 
-# Each attempt must fail; what must work is imported and written first, so that a sandbox too tight to grade in is found as well.
+# Each attempt must fail. What must work comes first, so that a sandbox too tight to grade in is found as well.
 _PROBE = """
-import bisect, collections, copy, datetime, decimal, fractions, functools, hashlib, heapq, itertools, json, math, random, re, string
-import os, socket, sys, threading, typing
+import bisect, collections, copy, datetime, decimal, functools, hashlib, heapq, itertools, json, math, random, re, string
+import os, socket, threading, typing
 
 facts, leaks = FACTS, []
 with open("scratch", "w") as mine:
