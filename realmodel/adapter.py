@@ -57,7 +57,7 @@ class AdaptedLinear(nn.Module):
 
 
 class MaskEmbedding(nn.Module):
-    """The embedding of a network without a mask token, and behind its vocabulary one id more: the mask, with a vector of its own.
+    """The embedding of a network without a mask token, and one id behind its vocabulary: the mask, with a vector of its own.
 
     The output projection knows no such id, so no law gives it any probability.
     """

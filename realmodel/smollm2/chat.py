@@ -8,7 +8,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from realmodel.loading import Prompt
 from simulator.errors import InvalidInput
 
 REQUEST = "Complete this Python function:\n\n```python\n{code}\n```"

@@ -35,7 +35,7 @@ class Function(NamedTuple):
 
 
 def functions(excluded: frozenset[str] = frozenset()) -> tuple[list[Function], list[Function]]:
-    """(training, held out), each shuffled by a fixed seed, functions with doctests first. `excluded` function names are left out."""
+    """(training, held out), each shuffled by a fixed seed, doctests first; no function has one of the `excluded` names."""
     paths = sysconfig.get_paths()
     found: dict[str, Function] = {}
     for root in [Path(paths["stdlib"]), *(Path(paths["purelib"]) / package for package in PACKAGES)]:

