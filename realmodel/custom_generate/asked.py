@@ -48,8 +48,8 @@ PURE_PROCESSORS: frozenset[type] = frozenset(
         logits_process.WatermarkLogitsProcessor,  # seeds its generator anew from the context in every call
     }
 )
-"""The classes of transformers that are functions of (input_ids, scores) alone: a verifier may ask them about any context, in any
-any order. A subclass is another class."""
+"""Classes of transformers that are functions of (input_ids, scores) alone: a verifier may ask them about any context, in any
+order. A subclass is another class."""
 
 # By way of the prepared processors and stopping criteria, or read here.
 _HONOURED = frozenset(
@@ -63,6 +63,7 @@ _HONOURED = frozenset(
         *("return_dict_in_generate", "output_scores", "output_logits"),
         *("pad_token_id", "bos_token_id", "eos_token_id"),
         *("disable_compile", "transformers_version"),  # nothing here compiles
+        "decoder_start_token_id",  # of models with an encoder, which are refused
     }
 )
 _NEUTRAL: dict[str, Any] = {
@@ -154,6 +155,7 @@ def check_model(model: Any) -> None:
     if missing:
         raise _refused(name, f"its forward does not take {', '.join(missing)}")
     lacks = [x for x in ("vocab_size", "max_position_embeddings") if type(getattr(config, x, None)) is not int]
+    lacks += [x for x in ("eos_token_id",) if not hasattr(config, x)]
     if lacks:
         raise _refused(name, f"its config has no {', '.join(lacks)}")
     if (attention := config._attn_implementation) not in ("sdpa", "eager"):
@@ -169,8 +171,8 @@ def check_model(model: Any) -> None:
 def check_packing(model: DualModeModel) -> None:
     """Raise InvalidInput unless the verifier rows of a packed call are the model's causal rows, up to rounding.
 
-    Compared once for each network: a call of 9 rows and one before it, against plain forwards. It finds models that take a
-    4D mask or positions and do not heed them. The bound is 4 sqrt(eps) of the range of the logits.
+    Compared once for each network: one packed call after a shorter one, against plain forwards. It finds models that make
+    something else of a 4D mask or of positions than the layout means. The bound is 4 sqrt(eps) of the range of the logits.
     """
     if model.network in _PACKS:
         return

@@ -87,8 +87,8 @@ def schedule_generate(
     check_arguments({"synced_gpus": synced_gpus} | dict(asked))
     check_config(generation_config)
     check_processors(logits_processor, pure_processors)
-    check_inputs(input_ids, model_kwargs)
     check_model(model)
+    check_inputs(input_ids, model_kwargs)
     policy = named(schedule, width, start) if isinstance(schedule, str) else schedule
     widest = max(ask.width for ask in policy.opening + policy.cycle)
     dual = DualModeModel(model, None, _mask_token(model, mask_token_id, widest), type(model).__name__)
