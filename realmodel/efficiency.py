@@ -52,13 +52,14 @@ class Source(NamedTuple):
     dtype: str = "float32"
     device: str = "cpu"
     threads: int = 1
+    trust_remote_code: bool = False
 
 
 @lru_cache(maxsize=1)
 def opened(source: Source) -> DualModeModel:
     """The model of `source`, loaded once per process, which then runs it with that many threads."""
     torch.set_num_threads(source.threads)
-    return load(source.name, source.dtype, source.device)
+    return load(source.name, source.dtype, source.device, source.trust_remote_code)
 
 
 class Arm(NamedTuple):

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from realmodel.dualmode import DualModeModel, torch_dtype
+from realmodel.nemotron.loading import is_nemotron
+from realmodel.nemotron.loading import load as load_nemotron
 from realmodel.precision import to_float64
 from simulator.errors import InvalidInput
 
@@ -20,11 +22,16 @@ class Prompt(NamedTuple):
     text: str
 
 
-def load(name_or_folder: str = "embedded", dtype: str = "float32", device: str = "cpu") -> DualModeModel:
-    """The model called `embedded`, or the one in a folder with config.json, model.safetensors and tokenizer.json.
+def load(
+    name_or_folder: str = "embedded", dtype: str = "float32", device: str = "cpu", trust_remote_code: bool = False
+) -> DualModeModel:
+    """The model called `embedded`, or the one in a folder with config.json, model.safetensors and tokenizer.json; or a
+    Nemotron-Labs-Diffusion, whose code `trust_remote_code` allows to run.
 
     Raises InvalidInput, in one line, when a file is missing, truncated or does not fit the others.
     """
+    if is_nemotron(name_or_folder):
+        return load_nemotron(name_or_folder, dtype, device, trust_remote_code)
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file

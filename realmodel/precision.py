@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import nn
 
-
 # The frequencies of scaled embeddings are taken as float32 left them: they are then those of the tested dtype, to the bit.
 _SCALED = ("default", "linear", "llama3", "yarn")
 

@@ -287,7 +287,10 @@ def cost_map(
 
 @app.command()
 def validate(
-    model: Annotated[str, typer.Option(help="embedded, or a local folder laid out like it.")] = "embedded",
+    model: Annotated[
+        str,
+        typer.Option(help="embedded, a local folder laid out like it, or nvidia/Nemotron-Labs-Diffusion-3B, its folder, ..."),
+    ] = "embedded",
     schedule: Schedules = None,
     width: Widths = None,
     prompts: Annotated[int, typer.Option(help="How many held-out prompts to decode.")] = 6,
@@ -313,6 +316,15 @@ def validate(
     details: Annotated[
         bool, typer.Option("--details", help="Show the certificates' evidence and acceptance by position.")
     ] = False,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Let the Python code run that a Nemotron release brings.")
+    ] = False,
+    reference_dtype: Annotated[
+        str, typer.Option(help="Of the reference: float64, or float32 where that does not fit.")
+    ] = "float64",
+    checklist: Annotated[
+        bool, typer.Option("--checklist", help="Only try out what the binding takes for granted of a Nemotron release.")
+    ] = False,
     json_file: Json = None,
     trace: Trace = None,
     quiet: Quiet = False,
@@ -323,6 +335,10 @@ def validate(
     from simulator.records import Limits
 
     _distinct(json_file, trace)
+    if checklist:
+        return _checklist(model, dtype, device, trust_remote_code, json_file, quiet)
+    if reference_dtype not in ("float64", "float32"):
+        raise InvalidInput(f"--reference-dtype must be float64 or float32, got {reference_dtype!r}")
     by_width = _schedules(schedule, width, start)
     Limits.of(max_new_tokens)
     for option, value in (("threads", threads), ("repeats", repeats), ("workers", workers), ("sampled", sampled)):
@@ -330,7 +346,7 @@ def validate(
             raise InvalidInput(f"--{option} must be >= 1, got {value}")
     if not 0 <= temperature < float("inf"):
         raise InvalidInput(f"--temperature must be >= 0 and finite, got {temperature}")
-    torch, loaded = _load_model(model, dtype, device)
+    torch, loaded = _load_model(model, dtype, device, trust_remote_code)
     from realmodel.efficiency import Protocol, Source, arms
     from realmodel.validate import validate as run
 
@@ -344,9 +360,9 @@ def validate(
         seed,
         padded,
     )
-    _, reference = _load_model(model, "float64", device)
+    _, reference = _load_model(model, reference_dtype, device, trust_remote_code)
     result = run(
-        Source(model, dtype, device, threads) if workers > 1 else loaded,
+        Source(model, dtype, device, threads, trust_remote_code) if workers > 1 else loaded,
         reference,
         texts,
         protocol,
@@ -361,13 +377,14 @@ def validate(
         from reports.tables import print_validation
 
         print_validation(result, details)
+    counts = _conventions(model, result, quiet)
     arguments = {"model": model, "dtype": dtype, "device": device, "threads": threads, "padded": padded, "prompts": dict(texts)}
     if trace is not None:
         from simulator.trace import trace_lines
 
         origin = f"{model}, {dtype}"
         write_whole(trace, trace_lines(run_._replace(model=origin, seed=seed) for run_ in result.traced()))
-    write_json(json_file, "validate", arguments, [result.plain()])
+    write_json(json_file, "validate", arguments, [result.plain() | counts])
     replay_line(quiet)
     return {"EXACT": 0, "TIES": 0, "FAULT": 1}.get(result.verdict, 2)
 
@@ -641,17 +658,50 @@ def _texts(loaded: Any, prompts: int, prompt: list[str] | None, prompt_ids: str 
         return [("--prompt-ids", tuple(_integers("--prompt-ids", prompt_ids)))]
     if prompt:
         return [(f"--prompt {i}", tuple(loaded.tokenizer.encode(text).ids)) for i, text in enumerate(prompt, start=1)]
-    return [(item.name, tuple(loaded.tokenizer.encode(item.text).ids)) for item in held_out_prompts(prompts)]
+    return [(item.name, tuple(loaded.tokenizer.encode(item.text).ids)) for item in held_out_prompts(prompts, loaded.name)]
 
 
-def _load_model(model: str, dtype: str, device: str) -> Any:
+def _checklist(model: str, dtype: str, device: str, trust_remote_code: bool, json_file: Path | None, quiet: bool) -> int:
+    """What a release of Nemotron-Labs-Diffusion is taken to be, tried out."""
+    try:
+        from realmodel import nemotron
+    except ModuleNotFoundError as error:
+        raise InvalidInput(_missing(error)) from None
+    if not nemotron.is_nemotron(model):
+        raise InvalidInput(f"--checklist is for Nemotron-Labs-Diffusion, a hub id or a folder of it; {model!r} is not")
+    items = []
+    for item in nemotron.checklist(model, dtype, device, trust_remote_code):
+        items.append(item)
+        if not quiet:
+            print(item, flush=True)
+    arguments = {"model": model, "dtype": dtype, "device": device}
+    write_json(json_file, "checklist", arguments, [item._asdict() for item in items])
+    replay_line(quiet)
+    return nemotron.exit_code(items)
+
+
+def _conventions(model: str, result: Any, quiet: bool) -> dict[str, Any]:
+    """Of a Nemotron release: the calls as others count them, printed, and for JSON."""
+    from realmodel.nemotron import conventions, is_nemotron
+
+    if not is_nemotron(model):
+        return {}
+    counts = conventions.conventions(result.measurement.records, result.start)
+    if not quiet:
+        print("NFE per run, counted as above (every forward), without the prompt's call, and as the released decoders count:")
+        for each in counts:
+            print(conventions.line(each, len(result.prompts) * result.protocol.repeats))
+    return {"nfe_conventions": [each._asdict() for each in counts]}
+
+
+def _load_model(model: str, dtype: str, device: str, trust_remote_code: bool = False) -> Any:
     """torch and the loaded model. Raises InvalidInput when the extra is missing."""
     try:
         import torch
 
         from realmodel.loading import load
 
-        return torch, load(model, dtype, device)
+        return torch, load(model, dtype, device, trust_remote_code)
     except ModuleNotFoundError as error:
         raise InvalidInput(_missing(error)) from None
 

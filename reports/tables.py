@@ -225,6 +225,8 @@ def _print_side_accounts(console: Console, result: Validation, details: bool) ->
 
 
 def _ratio(interval: Interval) -> str:
+    if interval.low is None or interval.high is None:  # one prompt
+        return f"{interval.estimate:.2f}"
     return f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
 
 

@@ -1,4 +1,4 @@
-"""A release of Nemotron-Labs-Diffusion, by hub id or folder, as a `DualModeModel`: looked at first, run only if that is allowed.
+"""A release of Nemotron-Labs-Diffusion, by hub id or folder, as a `DualModeModel`: looked at first, run only if allowed.
 
 A release brings Python code that transformers runs. Until `trust_remote_code` says so, none of it does; and whoever says so is
 told first what is wrong with the folder, if its files alone show it.
@@ -21,14 +21,15 @@ from simulator.errors import InvalidInput
 
 MODEL_TYPE = "nemotron_labs_diffusion"
 _HUB_ID = re.compile(r"nvidia/Nemotron-Labs-Diffusion-(3B|8B|14B)(-Base)?(@[\w.-]+)?")
+WITH_ADAPTER = ":lora"  # behind a name
 _WANTED = ["*.json", "*.py", "*.safetensors", "*.jinja", f"{lora.FOLDER}/*"]
 
 
 def is_nemotron(name: str) -> bool:
     """Whether `name` is a hub id of the family, or a folder whose config.json says that it is one of them."""
-    folder = Path(name)
+    folder = Path(name.removesuffix(WITH_ADAPTER))
     if not folder.is_dir():
-        return name.partition("@")[0].lower().startswith("nvidia/nemotron-labs-diffusion")
+        return name.lower().startswith("nvidia/nemotron-labs-diffusion")
     try:
         config = json.loads((folder / "config.json").read_text())
         return config.get("model_type") == MODEL_TYPE or CLASS in (config.get("architectures") or [])
@@ -36,18 +37,17 @@ def is_nemotron(name: str) -> bool:
         return False
 
 
-def load(
-    name: str, dtype: str = "float32", device: str = "cpu", trust_remote_code: bool = False, adapter: bool = False
-) -> DualModeModel:
-    """The model of a folder or a hub id, `@` and a revision behind it if wanted. `adapter`: with its drafting adapter (LORA).
+def load(name: str, dtype: str = "float32", device: str = "cpu", trust_remote_code: bool = False) -> DualModeModel:
+    """The model of a folder or a hub id; `@REVISION` may stand behind the id, `:lora` behind all, for the drafting adapter.
 
-    Raises InvalidInput, in one line, when the folder is not a whole release, its code may not or cannot run, or the hub cannot be
-    reached.
+    Raises InvalidInput, in one line, when the folder is not a whole release, its code may not or cannot run, or the hub cannot
+    be reached.
     """
-    target = torch_dtype(dtype)
+    target, adapter, name = torch_dtype(dtype), name.endswith(WITH_ADAPTER), name.removesuffix(WITH_ADAPTER)
     folder = folder_of(name, trust_remote_code)
     config = looked_at(folder)
-    _allowed(folder.name if Path(name).is_dir() else name, trust_remote_code)
+    label = folder.name if Path(name).is_dir() else name
+    _allowed(label, trust_remote_code)
     if adapter:
         lora.settings(folder)
     where = _device(device)
@@ -59,10 +59,10 @@ def load(
     except ValueError as error:  # of which InvalidInput is one
         raise InvalidInput(f"{folder.name!r}: {error}") from error
     network.to(where).eval()
-    model = DualModeModel(network, tokenizer, config["mask_token_id"], name if not Path(name).is_dir() else folder.name)
+    model = DualModeModel(network, tokenizer, config["mask_token_id"], label)
     if adapter:
         model.adapter = lora.attach(network, folder)
-        model.name += f" + {lora.FOLDER}"
+        model.name += WITH_ADAPTER
     return model
 
 
@@ -99,7 +99,9 @@ def looked_at(folder: Path) -> dict[str, Any]:
         raise InvalidInput(f"config.json of {folder.name!r} must name the architecture {CLASS}, got {told!r}")
     size, mask, eos = (config.get(key) for key in ("vocab_size", "mask_token_id", "eos_token_id"))
     if type(size) is not int or type(mask) is not int or not 0 <= mask < size:
-        raise InvalidInput(f"config.json of {folder.name!r} needs a mask_token_id inside its vocabulary, got {mask!r} of {size!r}")
+        raise InvalidInput(
+            f"config.json of {folder.name!r} needs a mask_token_id inside its vocabulary, got {mask!r} of {size!r}"
+        )
     if type(eos) is not int or not 0 <= eos < size or eos == mask:
         raise InvalidInput(f"config.json of {folder.name!r} needs one eos_token_id that is not the mask, got {eos!r}")
     if config.get("dlm_paradigm", "bidirectional") != "bidirectional":
@@ -120,7 +122,7 @@ def _code(config: dict[str, Any], folder: Path) -> list[str]:
     classes = [named.get(key) for key in ("AutoConfig", "AutoModel")] if isinstance(named, dict) else [None]
     if not all(isinstance(name, str) and re.fullmatch(r"\w+\.\w+", name) for name in classes):
         raise InvalidInput(
-            f"auto_map in config.json of {folder.name!r} must name AutoConfig and AutoModel in files of the folder, got {named!r}"
+            f"auto_map in config.json of {folder.name!r} must name AutoConfig and AutoModel in its own files, got {named!r}"
         )
     return [f"{str(name).split('.')[0]}.py" for name in classes]
 
@@ -140,7 +142,8 @@ def _weights(folder: Path) -> list[str]:
     for file in files:
         try:
             if (folder / file).is_file():
-                safe_open(folder / file, "pt").__enter__()
+                with safe_open(folder / file, "pt"):
+                    pass
         except (SafetensorError, OSError) as error:
             raise InvalidInput(f"{file} of {folder.name!r} is damaged or truncated: {first_line(error)}") from error
     return files
@@ -173,7 +176,10 @@ def _native(folder: Path, dtype: torch.dtype) -> Any:
     """The released class with its weights, all of them found and finite."""
     import transformers
     from transformers import AutoModel
+    from transformers.utils import logging
 
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
     try:
         native, told = AutoModel.from_pretrained(
             str(folder),
@@ -188,6 +194,9 @@ def _native(folder: Path, dtype: torch.dtype) -> Any:
             f"{folder.name!r} cannot be loaded by transformers {transformers.__version__}:"
             f" {type(error).__name__}: {first_line(error)}"
         ) from error
+    finally:
+        if bars:
+            logging.enable_progress_bar()
     if type(native).__name__ != CLASS:
         raise InvalidInput(f"{folder.name!r} loads a {type(native).__name__}, not a {CLASS}")
     wrong = [str(key) for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") for key in told.get(kind) or ()]

@@ -52,7 +52,7 @@ def attach(network: Any, folder: Path) -> ProposalAdapter:
         raise InvalidInput(f"{FOLDER}/adapter_model.safetensors of {folder.name!r} is missing, damaged or truncated") from error
     adapter, weights = ProposalAdapter(), {}
     for index, layer in enumerate(network.model.layers):
-        pair = [tensors.pop(_KEY.format(layer=index, which=which), None) for which in "AB"]
+        pair: list[Any] = [tensors.pop(_KEY.format(layer=index, which=which), None) for which in "AB"]
         if any(matrix is None or matrix.ndim != 2 or not torch.isfinite(matrix).all() for matrix in pair):
             raise InvalidInput(f"the adapter of {folder.name!r} holds no two matrices of finite numbers for layer {index}")
         if pair[0].shape[0] != told["r"]:

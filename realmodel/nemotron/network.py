@@ -1,4 +1,4 @@
-"""The released class behind the call that `DualModeModel` makes: every call sets the mode, the adapters and the positions itself.
+"""The released class behind the call that `DualModeModel` makes: every call sets mode, adapters, mask and positions itself.
 
 The encoder of the class has two modes, by a flag on every attention layer, `diffusion_lm`. With it (as constructed) it drops
 the mask and lets every row see all rows; without it, it obeys a 4D mask, if `use_causal_mask` comes with it. Decoders of the
@@ -46,8 +46,9 @@ class NemotronNetwork(nn.Module):
     def __init__(self, native: Any) -> None:
         super().__init__()
         self.native, self.config = native, native.config
-        encoder, head = getattr(native, "encoder", None), getattr(native, "diffusion_head", None)
-        self._layers = [getattr(layer, "self_attn", None) for layer in getattr(encoder, "layers", ())]
+        encoder: Any = getattr(native, "encoder", None)
+        head = getattr(native, "diffusion_head", None)
+        self._layers: list[Any] = [getattr(layer, "self_attn", None) for layer in getattr(encoder, "layers", ())]
         if head is None or not self._layers or not all(hasattr(layer, "diffusion_lm") for layer in self._layers):
             raise InvalidInput(f"the model's code is not that of {CLASS}: no encoder, diffusion_head or diffusion_lm flags")
         if encoder.config._attn_implementation != "sdpa":
@@ -115,7 +116,7 @@ class NemotronNetwork(nn.Module):
 
     @torch.inference_mode()
     def draft(self, block: torch.Tensor, cache: Any) -> torch.Tensor:
-        """The released drafting call, [1, B, vocabulary]: the block in diffusion mode behind a cache that it leaves as it is."""
+        """The released drafting call, [1, B, vocabulary]: the block in diffusion mode behind a cache, which stays as it is."""
         self.set_mode(diffusion=True)
         hidden = self.native.encoder(input_ids=block, past_key_values=cache, use_cache=False).last_hidden_state
         logits: torch.Tensor = self.native.diffusion_head(hidden)
@@ -157,9 +158,7 @@ def bridge(module: Any) -> None:
 
 def _any_keywords(builder: Callable[..., Any]) -> Callable[..., Any]:
     accepted = inspect.signature(builder).parameters
-    new_names = {
-        old: next(iter(names & set(accepted)), old) for names in _RENAMED for old in names if old not in accepted
-    }
+    new_names = {old: next(iter(names & set(accepted)), old) for names in _RENAMED for old in names if old not in accepted}
 
     @functools.wraps(builder)
     def build(*args: Any, **options: Any) -> Any:

@@ -148,9 +148,7 @@ def _loss(network, clean: torch.Tensor) -> torch.Tensor:
     ).last_hidden_state
     logits = network.diffusion_head(hidden)
     causal = functional.cross_entropy(logits[:, : _LENGTH - 1].flatten(0, 1), clean[:, 1:].flatten())
-    drafted = functional.cross_entropy(
-        logits[:, _LENGTH + 1 :].flatten(0, 1), clean[:, start + 1 : start + _BLOCK].flatten()
-    )
+    drafted = functional.cross_entropy(logits[:, _LENGTH + 1 :].flatten(0, 1), clean[:, start + 1 : start + _BLOCK].flatten())
     return causal + drafted
 
 
