@@ -14,6 +14,8 @@ import typer
 from typer.exceptions import TyperException
 
 from reports.output import progress, replay_line, write_json, write_whole
+from reports.report.command import report
+from reports.subjects_command import subjects
 from simulator.errors import ContractError, InvalidInput
 
 if TYPE_CHECKING:
@@ -646,6 +648,10 @@ def check_outputs(
     write_json(json_file, "check-outputs", arguments, [report.plain()])
     replay_line(quiet)
     return report.exit_code
+
+
+app.command()(report)
+app.command()(subjects)
 
 
 def _texts(loaded: Any, prompts: int, prompt: list[str] | None, prompt_ids: str | None) -> list[tuple[str, tuple[int, ...]]]:

@@ -10,13 +10,14 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
+from reports.environment import environment, package_version
 from simulator.errors import InvalidInput
 
 T = TypeVar("T")
+SCHEMA = 1  # of the JSON; a reader of one schema refuses another
 
 
 def progress(items: Iterable[T], label: str, quiet: bool, total: int | None = None) -> Iterator[T]:
@@ -30,14 +31,18 @@ def progress(items: Iterable[T], label: str, quiet: bool, total: int | None = No
 
 
 def write_json(file: Path | None, command: str, arguments: dict[str, Any], rows: list[Any]) -> None:
-    """Write {"packedss", "command", "arguments", "rows"} as `write_whole` does. Nothing happens without a file."""
+    """Write a result of schema 1 (docs/json.md) as `write_whole` does. Nothing happens without a file."""
     if file is None:
         return
-    try:
-        package = version("packedss")
-    except PackageNotFoundError:  # run from a checkout
-        package = "unknown"
-    content = {"packedss": package, "command": command, "arguments": arguments, "rows": rows}
+    content = {
+        "packedss": package_version("packedss") or "unknown",
+        "schema": SCHEMA,
+        "command": command,
+        "arguments": arguments,
+        "environment": environment(),
+        "replay": _replay(),
+        "rows": rows,
+    }
     write_whole(file, [json.dumps(_plain(content), indent=1, allow_nan=False)])
 
 
@@ -74,7 +79,11 @@ def _umask() -> int:
 def replay_line(quiet: bool) -> None:
     """Print the command that repeats this run."""
     if not quiet:
-        print("replay:", shlex.join(["packedss", *sys.argv[1:]]))
+        print("replay:", _replay())
+
+
+def _replay() -> str:
+    return shlex.join(["packedss", *sys.argv[1:]])
 
 
 def _plain(value: Any) -> Any:
@@ -86,3 +95,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Fraction) or (isinstance(value, float) and not math.isfinite(value)):
         return str(value)
     return value
+
+
+def shown(text: str, limit: int = 2000) -> str:
+    """Untrusted text for a person's eyes: control characters, which could drive a terminal or reverse the writing, as visible
+    escapes, and what goes on beyond `limit` characters as its length."""
+    rest = len(text) - limit
+    kept = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text[:limit])
+    return kept if rest <= 0 else f"{kept}… ({rest:,} more characters)"

@@ -313,6 +313,28 @@ def nfe_histogram(
 
 
 @_styled
+def by_width(figures: Sequence[tuple[str, int, Mapping[str, Any]]]) -> Figure:
+    """Tokens per call and per second of a real model: (schedule, W, its measured figures with intervals)."""
+    names = list(dict.fromkeys(name for name, _, _ in figures))
+    _, axes = drawn = _grid(2, columns=2)
+    labels = (("tokens_per_nfe", "tokens / NFE"), ("throughput", "tokens / s"))
+    for axis, (key, label) in zip(axes, labels, strict=True):
+        for name in names:
+            colour, marker, line, _ = _look(name, names)
+            points = sorted((width, found[key]) for schedule, width, found in figures if schedule == name)
+            xs, ys = [width for width, _ in points], [each["estimate"] for _, each in points]
+            axis.plot(xs, ys, color=colour, marker=marker, linestyle=line)
+            for x, each in points:
+                if each["low"] is not None:
+                    axis.vlines(x, each["low"], each["high"], color=colour, linewidth=1.2)
+        axis.set_title(label)
+        axis.set_ylim(bottom=0)
+    entries = [(_look(name, names), _title(name)) for name in names]
+    caption = "Strokes: 95 % paired bootstrap over prompts."
+    return _finish(drawn[0], axes, "A real model", "width W (tokens)", "measured", caption, entries)
+
+
+@_styled
 def calls_per_position(positions: Positions, setting: str, exact: Mapping[str, Sequence[float]] | None = None) -> Figure:
     """Calls a token takes along the answer, with bands. `exact`: E[NFE(l)], l = 0 .. L, by schedule, where there is a law."""
     figure, [axis] = _grid(1, width=6.4, height=3.2)
