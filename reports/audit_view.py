@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from reports.output import terminal
 from simulator.oracles.empirical import Recordings
 
 if TYPE_CHECKING:  # importing realmodel loads torch
@@ -24,7 +24,7 @@ def print_audit(audit: Audit, maps: int = 1) -> None:
     """Everything, with the `maps` prompts on which Assumption 3.1 fails most often drawn cell by cell."""
     from realmodel.monotonicity import breaks, columns
 
-    console = _console()
+    console = terminal()
     console.print(_title(audit), markup=False, style="bold")
     worst = sorted(audit.prompts, key=lambda prompt: -sum(map(breaks, columns(prompt.rows, audit.width))))
     for prompt in worst[:maps]:
@@ -64,7 +64,7 @@ def print_replay(recordings: Recordings, simulated: Sequence[Mapping[str, int]],
             str(sum(theirs or 0 for _, theirs in pairs)) if known else "not measured",
             str(sum(ours != theirs for ours, theirs in pairs)) if known else "",
         )
-    _console().print(table)
+    terminal().print(table)
 
 
 def heat_map(rows: Sequence[Sequence[int]], width: int) -> Iterator[str]:
@@ -216,10 +216,3 @@ def _of(share: Share) -> str:
 
 def _short(share: Share) -> str:
     return f"{share.count}/{share.total}"
-
-
-def _console() -> Console:
-    import shutil
-
-    # A log or a pipe has no width of its own; narrow columns would cut words there.
-    return Console(width=None if shutil.get_terminal_size((0, 0)).columns else 160, highlight=False)

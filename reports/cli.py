@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.exceptions import TyperException
 
+from reports.doctor import doctor
+from reports.options import Json, Picture, Prompt, PromptIds, Quiet, Schedules, Seed, Start, Trace, Widths, distinct, writable
 from reports.output import progress, replay_line, write_json, write_whole
 from reports.report.command import report
 from reports.subjects_command import subjects
@@ -26,42 +28,17 @@ if TYPE_CHECKING:
 _MAX_WIDTH = 1024  # Quadratic-SS proposes W (W + 1) tokens a call: beyond this a slip of the keyboard eats the machine
 
 app = typer.Typer(
-    add_completion=False,
     rich_markup_mode=None,
     help="Is a self-speculative decoding schedule exact, and what does it cost?",
 )
 
 
-def _writable(file: Path | None) -> Path | None:
-    """Refuse a result file that cannot be written before the work is done, not after."""
-    if file is not None and (file.is_dir() or not file.parent.is_dir() or not os.access(file.parent, os.W_OK)):
-        raise InvalidInput(f"cannot write the result to {str(file)!r}: not a file in a writable folder")
-    return file
-
-
-def _distinct(json_file: Path | None, trace: Path | None) -> None:
-    if json_file is not None and trace is not None and json_file.resolve() == trace.resolve():
-        raise InvalidInput(f"both --json and --trace name {str(trace)!r}; one would replace the other")
-
-
-Json = Annotated[Path | None, typer.Option("--json", help="Also write the result to this file as JSON.", callback=_writable)]
-Trace = Annotated[
-    Path | None,
-    typer.Option("--trace", help="Also write every call of every run to this file as JSON Lines.", callback=_writable),
-]
-Picture = Annotated[Path | None, typer.Option("--plot", help="Also draw the result: .svg or .png.", callback=_writable)]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No tables and no progress.")]
-Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
-Schedules = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--schedule", "-s", help="ar, linear, packed, quadratic or branches:0,2,...; repeatable. Default: the first four."
-    ),
-]
-Widths = Annotated[list[int] | None, typer.Option("--width", "-w", help="Speculative width W; repeatable. Default: 8.")]
-Prompt = Annotated[list[str] | None, typer.Option(help="Decode this text instead; repeatable.")]
-PromptIds = Annotated[str | None, typer.Option(help="Decode these token ids instead, comma-separated.")]
-Start = Annotated[str, typer.Option(help="algorithm (empty first draft), wide, sampled or prompt (the paper's E.2).")]
+@app.callback()
+def options(
+    no_color: Annotated[bool, typer.Option("--no-color", help="No colours; nor are there any off a terminal.")] = False,
+) -> None:
+    if no_color:
+        os.environ["NO_COLOR"] = "1"
 
 
 @app.command()
@@ -155,7 +132,7 @@ def simulate(
     from reports import simulation
     from simulator.records import Limits
 
-    _distinct(json_file, trace)
+    distinct(json_file, trace)
     Limits.of(tokens)
     if runs < 1:
         raise InvalidInput(f"--runs must be >= 1, got {runs}")
@@ -238,7 +215,7 @@ def sweep(
 
 @app.command("map")
 def cost_map(
-    plot: Annotated[Path, typer.Option("--plot", help="The picture to draw: .svg or .png.", callback=_writable)],
+    plot: Annotated[Path, typer.Option("--plot", help="The picture to draw: .svg or .png.", callback=writable)],
     drafter: Annotated[
         str, typer.Option(help="A drafter family with X in place of one number, as in mixture:rate=X,rho=0.7.")
     ] = "barrier:rate=X",
@@ -336,7 +313,7 @@ def validate(
 
     from simulator.records import Limits
 
-    _distinct(json_file, trace)
+    distinct(json_file, trace)
     if checklist:
         return _checklist(model, dtype, device, trust_remote_code, json_file, quiet)
     if reference_dtype not in ("float64", "float32"):
@@ -590,7 +567,7 @@ def check_outputs(
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option(help="Keep what was seen in this file, and go on from it when it is there.", callback=_writable),
+        typer.Option(help="Keep what was seen in this file, and go on from it when it is there.", callback=writable),
     ] = None,
     alpha: Annotated[float, typer.Option(help="False-alarm odds of all statistics together.")] = 0.01,
     tolerance: Annotated[float, typer.Option(help="Nats of regret at temperature 0 that are nobody's fault.")] = 0.0,
@@ -651,6 +628,7 @@ def check_outputs(
 
 
 app.command()(report)
+app.command()(doctor)
 app.command()(subjects)
 
 

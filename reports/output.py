@@ -6,15 +6,19 @@ import json
 import math
 import os
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reports.environment import environment, package_version
 from simulator.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 T = TypeVar("T")
 SCHEMA = 1  # of the JSON; a reader of one schema refuses another
@@ -103,3 +107,11 @@ def shown(text: str, limit: int = 2000) -> str:
     rest = len(text) - limit
     kept = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text[:limit])
     return kept if rest <= 0 else f"{kept}… ({rest:,} more characters)"
+
+
+def terminal() -> Console:
+    """Where tables go. rich leaves colours out off a terminal and under NO_COLOR."""
+    from rich.console import Console
+
+    # A log or a pipe has no width of its own; narrow columns would cut words there.
+    return Console(width=None if shutil.get_terminal_size((0, 0)).columns else 160, highlight=False)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from proofs_check.ledger import Entry, Method, Row
 from proofs_check.trace_check import RULES, TraceReport
+from reports.output import terminal
 from simulator.nfe.counting import Estimate
 
 if TYPE_CHECKING:  # importing realmodel loads torch
@@ -39,7 +40,7 @@ def print_ledger(rows: Sequence[Row], seconds: float, peak: int, details: bool =
 
     With `details`, every check in full: what was looked at, and what that showed.
     """
-    console = _console()
+    console = terminal()
     for row in rows:
         by = f" ({row.method})" if row.method else ""
         console.print(f"[bold]{row.claim.id}[/] {_coloured(row.verdict)}{by}  ", end="")
@@ -98,7 +99,7 @@ def print_simulations(results: Sequence[Result], request: Request, drafter: str)
                 *against,
             )
         table.add_section()
-    console = _console()
+    console = terminal()
     console.print(table)
     console.print(f"{_CONVENTION} '{request.start}'. Intervals: 95 %, over runs; exact: without simulation, L / E[NFE].")
 
@@ -110,7 +111,7 @@ def _interval(estimate: Estimate) -> str:
 
 def print_trace_report(report: TraceReport) -> None:
     """What was replayed, every violation in words, and what the log did not let us check."""
-    console = _console()
+    console = terminal()
     for found in report.violations:
         console.print(
             f"line {found.line}, request {found.request}, call {found.call}: no rule explains this step\n"
@@ -167,7 +168,7 @@ def print_validation(result: Validation, details: bool = False) -> None:
             *([_ratio(linear.tokens_per_nfe), _ratio(linear.time_per_nfe), _ratio(linear.throughput)] if linear else [""] * 3),
             _ratio(ar.throughput) if ar else "",
         )
-    console = _console()
+    console = terminal()
     console.print(table)
     for key, certificate in result.certificates.items():
         layers = ", ".join(f"{layer.name} {layer.verdict}" for layer in certificate.layers)
@@ -242,10 +243,3 @@ _WORDS = {"schedule", "certificate"}
 
 def _coloured(word: str) -> str:
     return f"[{_COLOURS[word]}]{word}[/]"
-
-
-def _console() -> Console:
-    import shutil
-
-    # A log or a pipe has no width of its own; narrow columns would cut words there.
-    return Console(width=None if shutil.get_terminal_size((0, 0)).columns else 160, highlight=False)
