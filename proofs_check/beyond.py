@@ -13,6 +13,10 @@ ASM-REACH | - | THM3.2 needs only that no context of Packed-SS in step with Line
 BOUND-2D | - | With e, o contexts of shrunk reach in and out of step, NFE_packed <= NFE_linear + max(0, min(2e, 2o - 1)).
 BOUND-RATIO | - | Whatever the drafter, NFE_packed <= max(1, W/2) NFE_linear, and no smaller factor does.
 BARRIER-INDEX | ASM3.1 | NFE_packed <= T + S, T the iterations of Linear-SS, S those the draft before would not carry as far.
+ANY-ORDER-LAW | - | Sampling in an order blind to drawn tokens: a token has the verifier's law, given all accepted before it.
+ANY-ORDER-SERIAL | - | So outputs have serial decoding's law in a fixed order, and one joint law in any; stops aside.
+ANY-ORDER-ADAPTIVE | - | Ranking by the probabilities of drawn tokens (CONF) distorts the law, from L = 3, W = 3 on.
+ANY-ORDER-STOP | - | An EOS out of textual order makes the law depend on the schedule, from L = 3, W = 3 on.
 DOM-SAMPLING | - | When sampling, calls are those of random correctness matrices, so what all matrices obey holds in law.
 """
 

@@ -23,6 +23,8 @@ MODULES = (
     "reach",
     "sampling_dominance",
     "any_order",
+    "any_order_law",
+    "any_order_limits",
     "properties",
     "smt",
     "state_space",

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -24,6 +25,19 @@ Rule: TypeAlias = Callable[[Draft, Sequence[Law], Chance, int], Verdict]
 """As `simulator.acceptance.accept`."""
 
 
+@contextmanager
+def part_replaced(module: Any, **parts: Callable[..., Any]) -> Iterator[None]:
+    """While it lasts, these functions stand in the place of the module's own."""
+    production = {name: getattr(module, name) for name in parts}
+    try:
+        for name, function in parts.items():
+            setattr(module, name, function)
+        yield
+    finally:
+        for name, function in production.items():
+            setattr(module, name, function)
+
+
 @dataclass(frozen=True)
 class Replaced(Schedule):
     """A schedule whose kernel runs with other functions in the place of its own."""
@@ -31,14 +45,8 @@ class Replaced(Schedule):
     parts: tuple[tuple[str, Callable[..., Any]], ...] = ()
 
     def absorb(self, state: State, call: Call, reply: Reply, chance: Chance) -> tuple[State, Step]:
-        production = [(name, getattr(kernel, name)) for name, _ in self.parts]
-        try:
-            for name, function in self.parts:
-                setattr(kernel, name, function)
+        with part_replaced(kernel, **dict(self.parts)):
             return super().absorb(state, call, reply, chance)
-        finally:
-            for name, function in production:
-                setattr(kernel, name, function)
 
 
 def replaced(schedule: Schedule, **parts: Callable[..., Any]) -> Schedule:

@@ -3,7 +3,7 @@
 What sampling preserves depends on the policy. A policy that looks at accepted tokens, positions and laws, but not at which
 draft tokens were drawn, leaves every accepted token with the verifier's law, given all that was accepted before it. One that
 looks at the drawn tokens, as `confidence` does at temperature > 0, favours positions whose draw was likely and distorts the law
-(`proofs_check.any_order_law` has the smallest case). Greedy decoding agrees with its serial reference under any policy.
+(`proofs_check.any_order_limits` has the smallest case). Greedy decoding agrees with its serial reference under any policy.
 """
 
 from __future__ import annotations
