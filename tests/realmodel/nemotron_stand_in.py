@@ -6,13 +6,18 @@ The language is words of eight tokens, of which the last leaves a choice: so tha
 
 from __future__ import annotations
 
+import atexit
 import json
 import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 from torch.nn import functional
+
+from realmodel.nemotron import NemotronNetwork
 
 FILES = Path(__file__).parent / "nemotron_files"
 BOS, EOS, MASK, VOCABULARY = 1, 11, 100, 128
@@ -95,25 +100,50 @@ def write(folder: Path, weights: dict[str, torch.Tensor] | None = None, adapter_
 def build(folder: Path, steps: int = 100) -> Path:
     """A release in `folder` whose weights are trained."""
     write(folder)
-    network = native(folder)
+    released = native(folder)
+    network = NemotronNetwork(released)
     torch.manual_seed(0)
     optimiser = torch.optim.AdamW(network.parameters(), lr=4e-3, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 6e-3, total_steps=steps)
-    network._set_diffusion_lm(False)  # so that the mask is obeyed
     for _ in range(steps):
         loss = _loss(network, torch.stack([_sentence() for _ in range(16)]))
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
         schedule.step()
-    return write(folder, {name: tensor.detach() for name, tensor in network.state_dict().items()})
+    return write(folder, {name: tensor.detach() for name, tensor in released.state_dict().items()})
+
+
+@cache
+def home() -> Path:
+    """A temporary folder for this process; copies that transformers makes of remote code go there too."""
+    from transformers import dynamic_module_utils
+
+    folder = Path(tempfile.mkdtemp(prefix="packedss-stand-in-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    dynamic_module_utils.HF_MODULES_CACHE = str(folder / "modules")
+    return folder
+
+
+@cache
+def trained() -> Path:
+    """The release of `build`, once per process."""
+    return build(home() / "stand_in")
+
+
+def edited(folder: Path, file: str, old: str, new: str) -> Path:
+    """The release in `folder`, `old` in one of its files replaced by `new`."""
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new))
+    return folder
 
 
 def native(folder: Path, dtype: torch.dtype = torch.float32, **options):
     """The model of a folder as transformers loads it."""
     from transformers import AutoModel
 
-    return AutoModel.from_pretrained(folder, trust_remote_code=True, dtype=dtype, **options)
+    return AutoModel.from_pretrained(str(folder), trust_remote_code=True, dtype=dtype, **options)
 
 
 def _sentence() -> torch.Tensor:
@@ -138,15 +168,7 @@ def _loss(network, clean: torch.Tensor) -> torch.Tensor:
     sees[_LENGTH:, :start] = True
     sees[_LENGTH:, _LENGTH:] = True
     positions = torch.cat([torch.arange(_LENGTH), torch.arange(start, start + _BLOCK)])
-    hidden = network.encoder(
-        input_ids=torch.cat([clean, block], dim=1),
-        attention_mask=sees[None, None].expand(len(clean), 1, -1, -1),
-        position_ids=positions[None].expand(len(clean), -1),
-        cache_position=positions,
-        use_cache=False,
-        use_causal_mask=True,
-    ).last_hidden_state
-    logits = network.diffusion_head(hidden)
+    logits = network(torch.cat([clean, block], dim=1), positions[None], sees[None, None]).logits
     causal = functional.cross_entropy(logits[:, : _LENGTH - 1].flatten(0, 1), clean[:, 1:].flatten())
     drafted = functional.cross_entropy(logits[:, _LENGTH + 1 :].flatten(0, 1), clean[:, start + 1 : start + _BLOCK].flatten())
     return causal + drafted
