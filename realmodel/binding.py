@@ -163,6 +163,10 @@ class BoundSession(ABC, Generic[C, E]):
     def _laws(self, logits: torch.Tensor, verifier_rows: int) -> list[Law]:
         """What `logits`, [rows read, vocabulary], are read as. Raises ContractError when they are not finite."""
 
+    @abstractmethod
+    def masked_from(self, rows: Rows) -> int:
+        """From which of the rows read on the mask's own column is left out, before any probability."""
+
     # --- what all share ---
 
     def __call__(self, call: C) -> Reply:

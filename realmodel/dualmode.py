@@ -50,6 +50,10 @@ class Session(BoundSession[Call, int]):
     def _fixed(self, layout: Any) -> npt.NDArray[np.bool_]:
         return fixed_attention(*layout)
 
+    def masked_from(self, rows: Rows) -> int:
+        """Only a drafter never proposes the mask itself (PAD)."""
+        return len(rows.verifier)
+
     def _laws(self, logits: torch.Tensor, verifier_rows: int) -> list[Law]:
         sound = finite(logits)
         logits = logits.clone()

@@ -106,19 +106,22 @@ class Judge:
     @torch.inference_mode()
     def _judge(self, prompt: Tokens, output: Tokens) -> Judged:
         logits = causal_logits(self.reference, prompt + output[:-1])[len(prompt) - 1 :].cpu()
-        # generate takes its argmax over float32 logits whatever the dtype.
-        scale = logits.abs().max().item()
-        rounding = scale * torch.finfo(torch.float32).eps
-        best, likely = logits.topk(min(_LIKELY, logits.shape[-1]), dim=-1)
-        judged = Judged(
-            likely, best, scale, torch.finfo(self.model.dtype).eps, _regrets(logits, torch.tensor(output)), rounding, (), ()
-        )
-        for rows in (1, self.block):
-            plain = ar_logits(self.model, prompt, output, rows).cpu()
-            error, regrets = judged.error(plain), _regrets(logits, plain.argmax(-1))
-            noise = max(judged.noise, float(np.abs(error).max()))
-            judged = replace(judged, noise=noise, controls=(*judged.controls, regrets), errors=(*judged.errors, error))
-        return judged
+        plain = (ar_logits(self.model, prompt, output, rows).cpu() for rows in (1, self.block))
+        return judged(logits, torch.tensor(output), plain, self.model.dtype)
+
+
+def judged(reference: torch.Tensor, tokens: torch.Tensor, plain: Iterable[torch.Tensor], dtype: torch.dtype) -> Judged:
+    """`tokens` against the reference's logits, beside those of schedule-free runs in the tested dtype: [tokens, vocabulary]."""
+    # generate takes its argmax over float32 logits whatever the dtype.
+    scale = reference.abs().max().item()
+    rounding = scale * torch.finfo(torch.float32).eps
+    best, likely = reference.topk(min(_LIKELY, reference.shape[-1]), dim=-1)
+    found = Judged(likely, best, scale, torch.finfo(dtype).eps, _regrets(reference, tokens), rounding, (), ())
+    for logits in plain:
+        error, regrets = found.error(logits), _regrets(reference, logits.argmax(-1))
+        noise = max(found.noise, float(np.abs(error).max()))
+        found = replace(found, noise=noise, controls=(*found.controls, regrets), errors=(*found.errors, error))
+    return found
 
 
 @torch.inference_mode()
@@ -216,15 +219,13 @@ class Spread(NamedTuple):
         return self.root_mean_square > SPREAD or self.largest > SPREAD_LARGEST
 
 
-def spread(judge: Judge, watched: Sequence[Watched]) -> Spread:
-    """Pooled over the runs, against the worse of the two schedule-free runs."""
+def spread(pairs: Iterable[tuple[Judged, torch.Tensor]]) -> Spread:
+    """Pooled over runs, against the worse of the two schedule-free runs: what was judged, and a schedule's logits on it."""
     mine, theirs, least = [], [], 0.0
-    for each in watched:
-        if each.run.tokens:
-            judged = judge(each.prompt, each.run.tokens)
-            mine.append(judged.error(each.verifier_logits().cpu()))
-            theirs.append(judged.errors)
-            least = max(least, judged.scale * judged.rounding / 16)
+    for judged, logits in pairs:
+        mine.append(judged.error(logits.cpu()))
+        theirs.append(judged.errors)
+        least = max(least, judged.scale * judged.rounding / 16)
     if not mine:
         return Spread(0, 0.0, 0.0)
     ours, *others = (np.concatenate(errors) for errors in (mine, *zip(*theirs, strict=True)))
@@ -262,12 +263,6 @@ def greedy(
             divergences.append(divergence)
             if divergence.verdict == "FAULT":
                 findings.append(Finding("law", str(divergence), _shown(output, divergence.position), stage="divergences"))
-    count, controls, number, size = ties.odds()
-    if min(number, size) < alpha / 2:
-        which, odds = ("many", number) if number <= size else ("large", size)
-        theirs = f"plain AR in this dtype has {_either(controls)}"
-        text = f"too {which} ties: {count} of {ties.tokens:,} tokens, {theirs}; odds {odds:.1g}"
-        findings.append(Finding("law", text, stage="ties"))
     watched: list[Watched] = []
     for output in outputs[:again]:
         try:
@@ -281,11 +276,38 @@ def greedy(
         if watched[-1].run.tokens != output.got:
             text = f"first {list(output.got)}\nagain {list(watched[-1].run.tokens)}"
             findings.append(Finding("determinism", f"{output.name} gives other tokens when run again", text, stage="again"))
-    rows = spread(judge, watched)
+    equal = f"{len(outputs)} prompts, {sum(o.got == o.expected for o in outputs)} equal to generate's"
+    rows = spread((judge(each.prompt, each.run.tokens), each.verifier_logits()) for each in watched if each.run.tokens)
+    return concluded(begun, equal, findings, divergences, ties, largest, noise, rows, baselines, alpha)
+
+
+def concluded(
+    begun: float,
+    outputs: str,
+    findings: Sequence[Finding],
+    divergences: Sequence[Divergence],
+    ties: Ties,
+    largest: float,
+    noise: float,
+    rows: Spread,
+    baselines: Sequence[Judged],
+    alpha: float = ALPHA,
+) -> Layer:
+    """The layer, from what was found in each output: with too many or too large ties, or errors that are too large, a FAULT.
+
+    `outputs` says what was looked at, `largest` is the largest regret.
+    """
+    found = list(findings)
+    count, controls, number, size = ties.odds()
+    if min(number, size) < alpha / 2:
+        which, odds = ("many", number) if number <= size else ("large", size)
+        theirs = f"plain AR in this dtype has {_either(controls)}"
+        text = f"too {which} ties: {count} of {ties.tokens:,} tokens, {theirs}; odds {odds:.1g}"
+        found.append(Finding("law", text, stage="ties"))
     if rows.beyond:
-        findings.append(Finding("law", f"{_spread(rows)}: no rounding is that large", stage="spread"))
+        found.append(Finding("law", f"{_spread(rows)}: no rounding is that large", stage="spread"))
     said = (
-        f"{ties.tokens:,} tokens of {len(outputs)} prompts, {sum(o.got == o.expected for o in outputs)} equal to generate's;"
+        f"{ties.tokens:,} tokens of {outputs};"
         f" largest regret {largest:.1e}, noise of plain AR {noise:.1e}; {count} tokens are not the reference's, of plain AR's"
         f" {_either(controls)}: odds of so many {number:.2g}, of such large ones {size:.2g} (limit {alpha / 2:g} each);"
         f" {_spread(rows)}"
@@ -302,15 +324,15 @@ def greedy(
         "alpha": alpha,
         "spread": rows._asdict(),
     }
-    verdict: Word = "FAULT" if findings else "TIES" if divergences else "EXACT"
+    verdict: Word = "FAULT" if found else "TIES" if divergences else "EXACT"
     off = mismatch(baselines) if baselines else 0.0
     beyond = sum(bool(each.regrets.max() > _SLACK * each.noise) for each in baselines)
     if off > _MISMATCH or beyond:
         said = f"plain AR is not the reference's: off by {off:.1f} times its own noise, beyond it on {beyond} prompts"
         verdict = "NOT RUN"
-    elif not ties.tokens and not findings:
+    elif not ties.tokens and not found:
         verdict, said = "NOT RUN", "no token was compared"
-    shown = tuple(findings) if verdict == "FAULT" else ()
+    shown = tuple(found) if verdict == "FAULT" else ()
     return Layer("numerics", verdict, said, shown, figures, time.perf_counter() - begun)
 
 

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
-from realmodel.dualmode import Session
+from realmodel.binding import BoundSession
 from realmodel.laws import TorchLaw
 from realmodel.layout import Rows
 from simulator.chance import Scripted, Source
 from simulator.decode import Generation, Model, Policy, generate
-from simulator.laws import Law
+from simulator.laws import Law, Peak
 from simulator.records import Call, Limits, Reply, Step, Tokens
 
 _NO_COINS = Scripted({})
@@ -33,7 +33,7 @@ class Seen(NamedTuple):
     logits: torch.Tensor  # [rows, vocabulary]: of the verifier rows; where kept, those of the proposal rows, branch by branch
     reply: Reply
     misread: str  # which law of the reply is not that of its logits; empty if all are
-    cached: Tokens  # whose causal rows the session says are in its cache after the call
+    cached: tuple[Any, ...]  # whose causal rows the session says are in its cache after the call
     stale: int  # rows that it says lie behind them
     held: int  # rows that lie in the cache
     cache: KeysValues | None  # the cache after the call, where kept
@@ -54,7 +54,7 @@ class Watched(NamedTuple):
 
 
 def watch(
-    session: Session,
+    session: BoundSession[Any, Any],
     schedule: Policy,
     name: str,
     prompt: Tokens,
@@ -73,7 +73,7 @@ def watch(
     def model(call: Call) -> Reply:
         rows, logits = session.logits(call)
         reply = session.reply(rows, logits)
-        kept, wrong = keep(len(seen) + 1), misread(rows, logits, reply, session.model.mask_token, session.temperature)
+        kept, wrong = keep(len(seen) + 1), misread(rows, logits, reply, session)
         last[:] = [logits]
         state = session.cached, session.stale, session.cache.get_seq_length()
         cache = snapshot(session.cache) if kept else None
@@ -87,21 +87,24 @@ def watch(
 
 
 @torch.inference_mode()
-def misread(rows: Rows, logits: torch.Tensor, reply: Reply, mask: int, temperature: float) -> str:
-    """The laws of a reply are those of its logits: the argmax or the softmax, the mask excluded from proposals (PAD).
+def misread(rows: Rows, logits: torch.Tensor, reply: Reply, session: BoundSession[Any, Any]) -> str:
+    """The laws of a reply are those of its logits: the argmax or the softmax, without the mask where it is excluded (PAD).
 
     Which row is read as something else, in words; empty if none.
     """
     laws: list[Law] = [*reply.target, *(law for block in reply.proposals for law in block or ())]
     if not laws:
         return ""
-    verifier = len(rows.verifier)
+    verifier, mask, temperature = len(rows.verifier), session.model.mask_token, session.temperature
     logits = logits.to(torch.float64, copy=True)
-    logits[verifier:, mask : mask + 1] = -torch.inf
+    logits[session.masked_from(rows) :, mask : mask + 1] = -torch.inf
     if temperature == 0:
         tokens = torch.tensor([-1 if law.certain is None else law.certain for law in laws], device=logits.device)
         best = logits[: len(laws)].gather(1, tokens.clamp(min=0)[:, None])[:, 0]
         wrong = (tokens < 0) | (best < logits[: len(laws)].amax(-1))
+        said = [law.confidence if isinstance(law, Peak) else torch.nan for law in laws]
+        top = torch.softmax(logits[: len(laws)], -1).amax(-1)
+        wrong |= (top - torch.tensor(said, dtype=torch.float64, device=logits.device)).abs() > _READING
     else:
         expected = torch.softmax(logits[: len(laws)] / temperature, -1)
         zero = torch.zeros_like(expected[0])

@@ -72,8 +72,11 @@ class AnyOrderSession(BoundSession[Call, Entry]):
     def _fixed(self, layout: Any) -> npt.NDArray[np.bool_]:
         return fixed_attention(layout)
 
+    def masked_from(self, rows: Rows) -> int:
+        """In every law: a mask row is how the verifier is asked, too."""
+        return 0
+
     def _laws(self, logits: torch.Tensor, verifier_rows: int) -> list[Law]:
-        """The mask's own column has no probability in any law."""
         sound = finite(logits)
         mask = self.model.mask_token
         logits = logits.to(torch.float64, copy=True)

@@ -204,7 +204,8 @@ def test_packed_rows_are_as_far_off_as_rows_of_plain_ar(load_model, reference, p
     """The limit is 1.5; right bindings measure about 1."""
     model, limits = load_model(dtype), Limits.of(24)
     watched = [watch(model.session(), quadratic(3), name, prompt, limits) for name, prompt in named(prompts, (0, 1))]
-    found = spread(Judge(model, reference, 8), watched)
+    judge = Judge(model, reference, 8)
+    found = spread((judge(each.prompt, each.run.tokens), each.verifier_logits()) for each in watched)
     assert (found.rows, found.beyond) == (48, False)
     assert 0.7 < found.root_mean_square < 1.2
 
