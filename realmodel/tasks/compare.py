@@ -5,6 +5,7 @@ It is started by its file, so it imports nothing of ours.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import resource
@@ -17,8 +18,9 @@ _SECONDS = 60.0  # of processor time for one pair: should nobody be there any mo
 
 def main() -> None:
     """Answer until the input ends."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError, ValueError):  # no Linux
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     logging.disable(logging.CRITICAL)  # math-verify logs what it cannot parse
     for line in sys.stdin:
         signal.setitimer(signal.ITIMER_PROF, _SECONDS)

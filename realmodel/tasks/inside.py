@@ -1,6 +1,6 @@
 """What runs inside the sandbox: give up every right, run an answer, run its tests, and only then fetch the token that says so.
 
-`sandbox.run` passes this file to `python -I -S -c`, so it stands on the standard library alone and imports nothing of ours.
+`sandbox.run` passes this file to `python -P -s -S -c`, so it stands on the standard library alone and imports nothing of ours.
 Standard input is a file of three lines: settings as JSON, {"program", "tests"} as JSON, and the token. The token is read after
 the last test and written to the report, so that an answer that ends the process early, or prints what it likes, has not passed.
 Limits of that: an answer shares the interpreter with its tests, so one written on purpose to cheat (an object equal to

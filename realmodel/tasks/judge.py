@@ -12,11 +12,11 @@ import atexit
 import contextlib
 import json
 import os
-import select
 import subprocess
 import sys
 import threading
 from importlib.util import find_spec
+from multiprocessing.connection import wait
 from pathlib import Path
 
 from simulator.errors import InvalidInput
@@ -92,7 +92,7 @@ class Judge:
         try:
             child.stdin.write(json.dumps(pair).encode() + b"\n")
             child.stdin.flush()
-            if not select.select([child.stdout], [], [], seconds)[0]:
+            if not wait([child.stdout.fileno()], seconds):
                 return None
             said = json.loads(child.stdout.readline())
         except (OSError, ValueError):

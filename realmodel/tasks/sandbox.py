@@ -17,7 +17,6 @@ import functools
 import json
 import os
 import secrets
-import select
 import shutil
 import signal
 import socket
@@ -27,6 +26,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,8 +92,9 @@ def run(program: str, tests: str, limits: Limits = Limits(), mechanism: Mechanis
         for line in (json.dumps(settings), json.dumps({"program": program, "tests": tests}), token):
             given.write(f"{line}\n".encode())
         given.seek(0)
+        # A fixed hash seed: the same answer gets the same verdict, also where it depends on the order of a set.
         environment = {"HOME": folder, "TMPDIR": folder, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
-        words = [*before, _python(), "-I", "-S", "-B", "-X", "utf8", "-c", _inside()]
+        words = [*before, _python(), "-P", "-s", "-S", "-B", "-X", "utf8", "-c", _inside()]
         streams: dict[str, Any] = {"stdin": given, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         try:
             child = subprocess.Popen(words, **streams, env=environment, cwd="/", start_new_session=True)
@@ -128,14 +129,16 @@ def _wait(child: subprocess.Popen[bytes], seconds: float, watched: tuple[str, in
     """What the child said on its two streams, each up to _MOST_REPORT bytes, and why it has to be stopped, if so."""
     assert child.stdout is not None
     assert child.stderr is not None
-    held = {child.stdout: bytearray(), child.stderr: bytearray()}
-    still, deadline = set(held), time.monotonic() + seconds
+    streams = child.stdout.fileno(), child.stderr.fileno()
+    held = {stream: bytearray() for stream in streams}
+    still, deadline = set(streams), time.monotonic() + seconds
     while still or child.poll() is None:  # closing the report does not end the watch
         left = deadline - time.monotonic()
         if left <= 0:
             return b"", b"", f"stopped after {seconds:g} s"
-        for stream in select.select(list(still), [], [], min(left, _LOOK_EVERY))[0]:
-            chunk = os.read(stream.fileno(), _MOST_REPORT)
+        ready = wait(still, min(left, _LOOK_EVERY))
+        for stream in still.intersection(ready):
+            chunk = os.read(stream, _MOST_REPORT)
             held[stream] += chunk
             if not chunk:
                 still.discard(stream)
@@ -143,7 +146,8 @@ def _wait(child: subprocess.Popen[bytes], seconds: float, watched: tuple[str, in
                 return b"", b"", "its process flooded the report"
         if watched and _overfull(*watched):
             return b"", b"", "its folder grew beyond the limit"
-    return bytes(held[child.stdout]), bytes(held[child.stderr]), ""
+    report, complaint = (bytes(held[stream]) for stream in streams)
+    return report, complaint, ""
 
 
 def _overfull(folder: str, most: int) -> bool:
@@ -189,8 +193,8 @@ def _inside() -> str:
 
 @functools.cache
 def _python() -> str:
-    """The interpreter itself, not a virtual environment's link to it."""
-    return os.path.realpath(sys.executable)
+    """The interpreter itself, not a virtual environment's link to it or copy of it."""
+    return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
 @functools.cache
