@@ -23,6 +23,7 @@ MODULES = (
     "reach",
     "sampling_dominance",
     "any_order",
+    "any_order_scheduler",
     "any_order_law",
     "any_order_limits",
     "properties",
