@@ -1,8 +1,9 @@
 """Measuring what decoding costs (METRICS): prompts x repeats x arms, each run timed alone and kept as a record.
 
-An arm is a schedule with a width, or transformers' own generate. The arms of a prompt run one after the other in an order that
-rotates from prompt to prompt, generate among them, so that a drifting machine hits all alike. A record keeps the tokens and
-every step of its run: whoever certifies outputs and whoever counts calls read the same evidence.
+An arm is a schedule with a width, or transformers' own generate, plain or as one of `realmodel.baselines`. The arms of a prompt
+run one after the other in an order that rotates from prompt to prompt, generate among them, so that a drifting machine hits all
+alike. A record keeps the tokens and every step of its run: whoever certifies outputs and whoever counts calls read the same
+evidence.
 
     cells = measure(Source("embedded"), prompts, Protocol(arms(["ar", "linear", "packed"], [8]), Limits.of(64)))
     summary = summarise(cells.records, {("packed", 8): Verdict(True, "EXACT"), ...})        # realmodel.figures
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import re
 import resource
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +26,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from realmodel.dualmode import DualModeModel
+from realmodel.any_order.loading import is_any_order, load_any_order
+from realmodel.baselines import Baseline, run_baseline
+from realmodel.binding import BoundModel
 from realmodel.loading import load
 from realmodel.reference import greedy_reference
 from realmodel.results import Damaged, Parameters, Results, digest
@@ -32,7 +36,6 @@ from simulator.chance import Sampled
 from simulator.decode import Generation, generate
 from simulator.errors import InvalidInput
 from simulator.records import Call, Limits, Reply, Step, Stop, Tokens
-from simulator.schedule import Schedule
 from simulator.schedules import named
 
 Key: TypeAlias = tuple[str, int]
@@ -42,13 +45,13 @@ Prompt: TypeAlias = tuple[str, Tokens]
 
 GENERATE = "transformers generate"
 _WARM_TOKENS = 8
-_WARM: WeakKeyDictionary[DualModeModel, Protocol] = WeakKeyDictionary()
+_WARM: WeakKeyDictionary[BoundModel, Protocol] = WeakKeyDictionary()
 
 
 class Source(NamedTuple):
     """Where a worker gets its model from."""
 
-    name: str = "embedded"  # as in `realmodel.load`
+    name: str = "embedded"  # as in `realmodel.load`, or `realmodel.any_order.load_any_order`
     dtype: str = "float32"
     device: str = "cpu"
     threads: int = 1
@@ -56,29 +59,40 @@ class Source(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def opened(source: Source) -> DualModeModel:
+def opened(source: Source) -> BoundModel:
     """The model of `source`, loaded once per process, which then runs it with that many threads."""
     torch.set_num_threads(source.threads)
+    if is_any_order(source.name):
+        return load_any_order(source.name, source.dtype, source.device)
     return load(source.name, source.dtype, source.device, source.trust_remote_code)
 
 
 class Arm(NamedTuple):
     """One of the things compared: a schedule with its width W (0 for AR), or without a schedule transformers' generate."""
 
-    schedule: Schedule | None
+    schedule: Any  # of the family that the model serves, left to right or any-order
     width: int = 0
+    baseline: Baseline | None = None  # how generate is helped
 
     @property
     def key(self) -> Key:
-        return (self.schedule.name if self.schedule else GENERATE, self.width)
+        helped = self.baseline.name if self.baseline else GENERATE
+        return (self.schedule.name if self.schedule else helped, self.width)
 
 
-def arms(names: Iterable[str], widths: Iterable[int], start: str = "algorithm", reference: bool = True) -> tuple[Arm, ...]:
-    """Every named schedule at every width, AR once, and transformers' generate with `reference`."""
-    names, found = list(names), [Arm(None)] if reference else []
+def arms(
+    names: Iterable[str],
+    widths: Iterable[int],
+    start: str = "algorithm",
+    reference: bool = True,
+    baselines: Iterable[Baseline] = (),
+) -> tuple[Arm, ...]:
+    """Every named schedule and every baseline at every width, AR once, and transformers' generate with `reference`."""
+    names, widths, found = list(names), list(widths), [Arm(None)] if reference else []
     if "ar" in names:  # which drafts nothing: the starts that differ in the first draft are one to it
         found.append(Arm(named("ar", 1, start if start == "prompt" else "algorithm")))
     found += [Arm(named(name, width, start), width) for width in widths for name in names if name != "ar"]
+    found += [Arm(None, width, baseline) for width in widths for baseline in baselines]
     return tuple(found)
 
 
@@ -91,7 +105,7 @@ class Protocol:
     repeats: int = 1
     temperature: float = 0.0
     seed: int = 0
-    padded: bool | None = None  # as in `DualModeModel.session`
+    padded: bool | None = None  # as in `BoundModel.session`
 
     def __post_init__(self) -> None:
         if not self.arms or self.repeats < 1:
@@ -100,6 +114,8 @@ class Protocol:
             raise InvalidInput(f"every arm may be named once, got {[arm.key for arm in self.arms]}")
         if self.limits.stop and any(arm.schedule is None for arm in self.arms):
             raise InvalidInput("transformers' generate is run without stop sequences: leave one of the two out")
+        if self.temperature and (helped := [arm.baseline.name for arm in self.arms if arm.baseline]):
+            raise InvalidInput(f"{helped[0]} runs at temperature 0 only, where generate says what its output has to be")
 
 
 class Record(NamedTuple):
@@ -112,7 +128,7 @@ class Record(NamedTuple):
     turn: int  # place in the order in which this prompt's arms ran
     tokens: Tokens  # the output, stop token included
     stop: Stop
-    steps: tuple[Step, ...]  # one per call; none for transformers' generate, which shows no calls
+    steps: tuple[Step, ...]  # one per call, of a baseline with its rows alone; none for transformers' generate
     wall: float
     model: tuple[float, ...]  # the part of `wall` inside the network, call by call
     peak_memory: int  # bytes: allocated on the device during the run; on a CPU of the whole process so far
@@ -125,7 +141,7 @@ class Record(NamedTuple):
     @property
     def nfe(self) -> int:
         """Forward passes; for transformers' generate one a token."""
-        return len(self.steps) if self.model else len(self.tokens)
+        return len(self.steps) or len(self.tokens)
 
     @property
     def generation(self) -> Generation:
@@ -135,7 +151,7 @@ class Record(NamedTuple):
     @property
     def rows(self) -> int:
         """Token rows evaluated, padding included, prompt rows excluded."""
-        return sum(step.rows for step in self.steps) if self.model else len(self.tokens)
+        return sum(step.rows for step in self.steps) if self.steps else len(self.tokens)
 
 
 @dataclass(frozen=True)
@@ -149,7 +165,7 @@ class Measurement:
 
 
 def measure(
-    model: Source | DualModeModel,
+    model: Source | BoundModel,
     prompts: Sequence[Prompt],
     protocol: Protocol,
     folder: Path | None = None,
@@ -202,7 +218,7 @@ def measure(
 
 
 def measure_prompt(
-    model: DualModeModel, protocol: Protocol, prompt: Prompt, number: int = 0, contended: bool = False
+    model: BoundModel, protocol: Protocol, prompt: Prompt, number: int = 0, contended: bool = False
 ) -> list[Record]:
     """All cells of one prompt. `number` is the prompt's place among all, which decides who goes first."""
     records = []
@@ -222,7 +238,7 @@ def order(count: int, round_: int) -> list[int]:
     return places if round_ // count % 2 == 0 else places[::-1]
 
 
-def fingerprint(model: DualModeModel) -> str:
+def fingerprint(model: BoundModel) -> str:
     """SHA-256 of the weights as they are in memory, of their names, types and shapes, and of the configuration."""
     seal = hashlib.sha256(model.network.config.to_json_string().encode())
     for name, tensor in sorted(model.network.state_dict().items()):
@@ -232,7 +248,7 @@ def fingerprint(model: DualModeModel) -> str:
 
 
 def _run(
-    model: DualModeModel, arm: Arm, prompt: Tokens, protocol: Protocol, coins: int
+    model: BoundModel, arm: Arm, prompt: Tokens, protocol: Protocol, coins: int
 ) -> tuple[Tokens, Stop, tuple[Step, ...], float, tuple[float, ...], int]:
     cuda = model.device.type == "cuda"
     if cuda:
@@ -240,7 +256,10 @@ def _run(
     limits, steps, marks = protocol.limits, tuple[Step, ...](), [0.0]
     if arm.schedule is None:
         begun = model.clock()
-        tokens = _generate(model, prompt, limits, protocol, coins)
+        if arm.baseline:
+            tokens, steps = run_baseline(model, arm.baseline, arm.width, prompt, limits)
+        else:
+            tokens = _generate(model, prompt, limits, protocol, coins)
         wall = model.clock() - begun
         stop = limits.reached(prompt + tokens, len(prompt)) or "length"
     else:
@@ -259,7 +278,7 @@ def _run(
     return tokens, stop, steps, wall, tuple(np.diff(marks).tolist()), peak
 
 
-def _generate(model: DualModeModel, prompt: Tokens, limits: Limits, protocol: Protocol, coins: int) -> Tokens:
+def _generate(model: BoundModel, prompt: Tokens, limits: Limits, protocol: Protocol, coins: int) -> Tokens:
     if protocol.temperature == 0:
         return greedy_reference(model, prompt, limits)
     from transformers import GenerationConfig
@@ -295,7 +314,7 @@ def _processor() -> str:
 
 
 def _task(
-    model: Source | DualModeModel,
+    model: Source | BoundModel,
     protocol: Protocol,
     warm: Tokens,
     prompt: Prompt,
@@ -312,7 +331,7 @@ def _task(
     return records
 
 
-def _warm_up(model: DualModeModel, protocol: Protocol, prompt: Tokens) -> None:
+def _warm_up(model: BoundModel, protocol: Protocol, prompt: Tokens) -> None:
     """Once per process: the first calls of every shape also allocate, compile and choose kernels."""
     if _WARM.get(model) == protocol:
         return
@@ -322,7 +341,7 @@ def _warm_up(model: DualModeModel, protocol: Protocol, prompt: Tokens) -> None:
         _run(model, arm, prompt, Protocol((arm,), few, 1, protocol.temperature, protocol.seed, protocol.padded), 0)
 
 
-def _parameters(model: DualModeModel, protocol: Protocol, contended: bool) -> Parameters:
+def _parameters(model: BoundModel, protocol: Protocol, contended: bool) -> Parameters:
     try:
         package = version("packedss")
     except PackageNotFoundError:  # run from a checkout
@@ -340,7 +359,7 @@ def _parameters(model: DualModeModel, protocol: Protocol, contended: bool) -> Pa
         "threads": torch.get_num_threads(),
         "padded": model.device.type != "cpu" if protocol.padded is None else protocol.padded,
         "contended": contended,
-        "arms": [[*arm.key, repr(arm.schedule)] for arm in protocol.arms],  # the calls of a schedule and of its start
+        "arms": [[*arm.key, _described(arm.schedule)] for arm in protocol.arms],
         "max_new_tokens": protocol.limits.max_new_tokens,
         "eos": sorted(protocol.limits.eos),
         "stop": protocol.limits.stop,
@@ -348,6 +367,11 @@ def _parameters(model: DualModeModel, protocol: Protocol, contended: bool) -> Pa
         "temperature": protocol.temperature,
         "seed": protocol.seed,
     }
+
+
+def _described(schedule: object) -> str:
+    """The calls of a schedule and of its start, and its order; not where in memory a function lies."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(schedule))
 
 
 def _of_prompt(common: Parameters, prompt: Prompt) -> Parameters:

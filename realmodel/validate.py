@@ -98,10 +98,11 @@ def validate(
     Raises InvalidInput for a protocol without transformers' generate at temperature 0, and for what `measure` refuses.
     """
     greedy = protocol.temperature == 0
-    if greedy and not any(arm.schedule is None for arm in protocol.arms):
+    if greedy and not any(arm.key == (GENERATE, 0) for arm in protocol.arms):
         raise InvalidInput("greedy runs are compared with those of transformers' generate: the protocol needs that arm")
     measurement = measure(model, prompts, protocol, folder, workers, progress)
     loaded = opened(model) if isinstance(model, Source) else model
+    assert isinstance(loaded, DualModeModel)
     scheduled = [arm for arm in protocol.arms if arm.schedule is not None]
     judge = Judge(loaded, reference, 2 * (max((arm.width for arm in scheduled), default=0) + 1))
     certificates: dict[Key, Certificate] = {}
@@ -121,6 +122,8 @@ def validate(
                 temperature=protocol.temperature, tokens=sampled, seed=protocol.seed, padded=protocol.padded,
             )  # fmt: skip
     verdicts = {key: Verdict(each.certified, each.verdict) for key, each in certificates.items()}
+    for key in [arm.key for arm in protocol.arms if arm.baseline]:
+        verdicts[key] = _judged(loaded, _outputs(measurement.records, prompts, key))
     dtype = str(loaded.dtype).removeprefix("torch.")
     summary = summarise(measurement.records, verdicts)
     return Validation(
@@ -136,6 +139,18 @@ def _outputs(records: Sequence[Record], prompts: Sequence[Prompt], key: Key) -> 
         (r.prompt, r.tokens): Output(r.prompt, ids[r.prompt], expected[r.prompt], r.tokens) for r in records if r.key == key
     }
     return list(runs.values())
+
+
+def _judged(model: DualModeModel, outputs: Sequence[Output]) -> Verdict:
+    """Of a baseline, whose calls nobody sees: its outputs beside generate's."""
+    differences = [
+        first_difference(model, output.name, output.prompt, output.expected, output.got)
+        for output in outputs
+        if output.got != output.expected
+    ]
+    if all(difference.tie for difference in differences):
+        return Verdict(True, "TIES" if differences else "equal")
+    return Verdict(False, "DIFFERS")
 
 
 def _traced(

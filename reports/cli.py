@@ -298,6 +298,9 @@ def validate(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Let the Python code run that a Nemotron release brings.")
     ] = False,
+    baselines: Annotated[
+        bool, typer.Option("--baselines", help="Also run transformers' prompt lookup and assisted generation (greedy).")
+    ] = False,
     reference_dtype: Annotated[
         str, typer.Option(help="Of the reference: float64, or float32 where that does not fit.")
     ] = "float64",
@@ -326,13 +329,20 @@ def validate(
     if not 0 <= temperature < float("inf"):
         raise InvalidInput(f"--temperature must be >= 0 and finite, got {temperature}")
     torch, loaded = _load_model(model, dtype, device, trust_remote_code)
+    from realmodel.baselines import baselines as of_transformers
     from realmodel.efficiency import Protocol, Source, arms
     from realmodel.validate import validate as run
 
     torch.set_num_threads(threads)
     texts = _texts(loaded, prompts, prompt, prompt_ids)
     protocol = Protocol(
-        arms(schedule or ["ar", "linear", "packed", "quadratic"], list(by_width), start, reference=True),
+        arms(
+            schedule or ["ar", "linear", "packed", "quadratic"],
+            list(by_width),
+            start,
+            reference=True,
+            baselines=of_transformers(loaded) if baselines else (),
+        ),
         Limits.of(max_new_tokens, loaded.eos),
         repeats,
         temperature,

