@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 from transformers import DynamicCache, GenerationConfig, GenerationMixin
@@ -71,7 +71,7 @@ _NEUTRAL: dict[str, Any] = {
     "cache_implementation": "dynamic",
 }
 _FORWARD = ("input_ids", "position_ids", "attention_mask", "cache", "use_cache", "logits_to_keep")
-_PACKS: WeakSet[Any] = WeakSet()  # networks whose packed rows were compared with plain ones
+_PACKS: WeakKeyDictionary[Any, object] = WeakKeyDictionary()  # how a network was when its packed rows were compared
 
 
 def arguments_of_generate() -> Mapping[str, Any]:
@@ -85,11 +85,11 @@ def arguments_of_generate() -> Mapping[str, Any]:
     return frame.f_locals if frame else {}
 
 
-def check_arguments(asked: Mapping[str, Any]) -> None:
+def check_arguments(assistant_model: Any, synced_gpus: Any) -> None:
     """Raise InvalidInput for what only the arguments of `generate` show."""
-    if asked.get("assistant_model") is not None:
+    if assistant_model is not None:
         raise _refused("assistant_model", "the model drafts for itself")
-    if asked.get("synced_gpus"):
+    if synced_gpus:
         raise _refused("synced_gpus", "calls differ in number between processes")
 
 
@@ -174,18 +174,22 @@ def check_packing(model: DualModeModel) -> None:
     Compared once for each network: one packed call after a shorter one, against plain forwards. It finds models that make
     something else of a 4D mask or of positions than the layout means. The bound is 4 sqrt(eps) of the range of the logits.
     """
-    if model.network in _PACKS:
+    state = (model.dtype, model.network.config._attn_implementation)
+    if _PACKS.get(model.network) == state:
         return
     tokens = tuple((7 * index + 1) % model.vocabulary for index in range(8))
     call = Call(tokens[:6], tokens[6:], True, (0, 1), 2)
-    gap = packed_parity(model, call, warm_prefix=3, padded=True).verifier
+    try:
+        gap = packed_parity(model, call, warm_prefix=3, padded=True).verifier
+    except Exception as error:
+        raise _refused(model.name, f"it fails on packed rows ({(str(error) or repr(error)).splitlines()[0]})") from error
     logits = causal_logits(model, tokens)
     bound = 4 * max(torch.finfo(model.dtype).eps, torch.finfo(torch.float32).eps) ** 0.5
     if not gap <= bound * float(logits.max() - logits.min()):
         raise _refused(
             model.name, f"its logits differ by {gap:.2g} when rows are packed: it does not heed 4D masks or positions"
         )
-    _PACKS.add(model.network)
+    _PACKS[model.network] = state
 
 
 def _refused(what: str, why: str) -> InvalidInput:

@@ -84,7 +84,7 @@ def schedule_generate(
     """
     asked = arguments_of_generate()
     streamer = asked.get("streamer") if streamer is None else streamer
-    check_arguments({"synced_gpus": synced_gpus} | dict(asked))
+    check_arguments(asked.get("assistant_model"), synced_gpus or asked.get("synced_gpus"))
     check_config(generation_config)
     check_processors(logits_processor, pure_processors)
     check_model(model)
@@ -101,7 +101,7 @@ def schedule_generate(
     check_packing(dual)
 
     rows = _Rows(logits_processor, input_ids.device, bool(generation_config.do_sample), dual.mask_token)
-    session = _RawSession(dual, 1.0, dual.device.type != "cpu")
+    session = _RawSession(dual, 1.0, dual.pads(None))
     if chance is None:
         chance = Sampled(int(torch.randint(2**63 - 1, ())) if rows.sample else 0)
 
@@ -121,9 +121,9 @@ def schedule_generate(
             ids = torch.cat([ids, new[:, None]], dim=-1)
             scores = None if scores is None else (*scores, score)
             logits = None if logits is None else (*logits, raw)
+            ended = bool(stopping_criteria(ids, scores)[0])
             if streamer is not None:
                 streamer.put(new.cpu())
-            ended = bool(stopping_criteria(ids, scores)[0])
             if ended:
                 break
         if ended:

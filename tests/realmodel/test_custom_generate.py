@@ -52,13 +52,17 @@ SIZES: dict[str, Any] = {  # of tiny models, under the names that the configurat
 }
 
 
-def tiny(family: str, dtype: torch.dtype = torch.float64, **sizes: Any) -> Any:
-    """A random model of a family of causal language models, as small as its configuration lets it be."""
+def config_of(family: str, **sizes: Any) -> Any:
+    """A configuration of a family of causal language models, as small as it lets itself be made."""
     config_class = transformers.models.auto.configuration_auto.CONFIG_MAPPING[family]
     known = {*dir(config_class), *getattr(config_class, "__dataclass_fields__", {})} - set(config_class.attribute_map)
+    return config_class(**{name: size for name, size in (SIZES | sizes).items() if name in known})
+
+
+def tiny(family: str, dtype: torch.dtype = torch.float64, **sizes: Any) -> Any:
+    """A random model of a family."""
     torch.manual_seed(0)
-    config = config_class(**{name: size for name, size in (SIZES | sizes).items() if name in known})
-    model = transformers.AutoModelForCausalLM.from_config(config).to(dtype).eval()
+    model = transformers.AutoModelForCausalLM.from_config(config_of(family, **sizes)).to(dtype).eval()
     for weight in model.parameters():
         weight.data *= 1.5  # a wider range of logits
     return model
@@ -136,11 +140,14 @@ def test_families_of_models(family: str, dtype: torch.dtype) -> None:
 @pytest.mark.slow
 def test_every_family_that_can_be_built_is_right_or_refused() -> None:
     equal, refused, broken = [], [], []
+    heads = {"num_key_value_heads": 4}  # latent attention has no fewer
     for family in transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         try:
-            model = tiny(family, torch.float32)
-            if sum(weight.numel() for weight in model.parameters()) > 3e7:
+            with torch.device("meta"):
+                size = transformers.AutoModelForCausalLM.from_config(config_of(family, **heads)).num_parameters()
+            if size > 1e7:
                 continue
+            model = tiny(family, torch.float32, **heads)
             theirs = model.generate(ids(), max_new_tokens=10)
         except Exception:  # no tiny one by these sizes, or not alone
             continue
@@ -552,9 +559,16 @@ def test_a_model_whose_rows_see_each_other_is_refused(monkeypatch: pytest.Monkey
     def deaf(*arguments: Any, attention_mask: Any = None, **rest: Any) -> Any:
         return forward(*arguments, attention_mask=None if attention_mask is None else 0 * attention_mask.exp(), **rest)
 
-    deaf.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
+    def broken(*arguments: Any, attention_mask: Any = None, **rest: Any) -> Any:
+        if attention_mask is not None:
+            raise RuntimeError("no such mask\nas this")
+        return forward(*arguments, **rest)
+
+    broken.__signature__ = deaf.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
     monkeypatch.setattr(model, "forward", deaf)
     assert "differ by" in refusal(model)
+    monkeypatch.setattr(model, "forward", broken)
+    assert "it fails on packed rows (no such mask)" in refusal(model)
 
 
 def test_other_states_of_a_model_are_refused() -> None:
