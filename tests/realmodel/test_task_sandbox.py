@@ -396,7 +396,7 @@ def test_no_mechanism_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "bubblewrap" in line
 
 
-def test_an_answer_ends_with_the_process_that_grades(mechanism: Mechanism) -> None:
+def test_an_answer_ends_with_the_process_that_grades(mechanism: Mechanism, tmp_path: Path) -> None:
     """Kill the grading process: the answer it waits for goes too."""
     psutil = pytest.importorskip("psutil")
     grading = (  # by its file: importing the package would load torch
@@ -406,9 +406,7 @@ def test_an_answer_ends_with_the_process_that_grades(mechanism: Mechanism) -> No
         "spec.loader.exec_module(sandbox)\n"
         f"sandbox.run('while True: pass', '', sandbox.Limits(seconds=60), sandbox.{mechanism.name.upper()})"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", grading], cwd=PROJECT, env=os.environ | {"PYTHONPATH": str(PROJECT)}
-    ) as grader:
+    with subprocess.Popen([sys.executable, "-c", grading], cwd=PROJECT, env=environment) as grader:
         process = psutil.Process(grader.pid)
         while not (running := [one for one in process.children(recursive=True) if one.cpu_times().user > 0.3]):
             assert grader.poll() is None
