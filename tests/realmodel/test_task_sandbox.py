@@ -406,6 +406,8 @@ def test_an_answer_ends_with_the_process_that_grades(mechanism: Mechanism, tmp_p
         "spec.loader.exec_module(sandbox)\n"
         f"sandbox.run('while True: pass', '', sandbox.Limits(seconds=60), sandbox.{mechanism.name.upper()})"
     )
+    # TMPDIR: a killed grader leaves its answer's folder behind.
+    environment = os.environ | {"PYTHONPATH": str(PROJECT), "TMPDIR": str(tmp_path)}
     with subprocess.Popen([sys.executable, "-c", grading], cwd=PROJECT, env=environment) as grader:
         process = psutil.Process(grader.pid)
         while not (running := [one for one in process.children(recursive=True) if one.cpu_times().user > 0.3]):
