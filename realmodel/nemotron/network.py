@@ -49,8 +49,11 @@ class NemotronNetwork(nn.Module):
         encoder: Any = getattr(native, "encoder", None)
         head = getattr(native, "diffusion_head", None)
         self._layers: list[Any] = [getattr(layer, "self_attn", None) for layer in getattr(encoder, "layers", ())]
-        if head is None or not self._layers or not all(hasattr(layer, "diffusion_lm") for layer in self._layers):
-            raise InvalidInput(f"the model's code is not that of {CLASS}: no encoder, diffusion_head or diffusion_lm flags")
+        flags = self._layers and all(hasattr(layer, "diffusion_lm") for layer in self._layers)
+        if head is None or not flags or not hasattr(native, "ar_generate"):
+            raise InvalidInput(
+                f"the model's code is not that of {CLASS}: no encoder, diffusion_head, ar_generate or diffusion_lm flags"
+            )
         if encoder.config._attn_implementation != "sdpa":
             raise InvalidInput(f"packed calls need attn_implementation sdpa, got {encoder.config._attn_implementation!r}")
         # Adapters attached by somebody else (PEFT): never on, they act on whole calls.
