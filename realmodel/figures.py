@@ -112,7 +112,8 @@ def summarise(records: Sequence[Record], verdicts: Mapping[Key, Verdict], resamp
     """One row per arm: generate, AR, then width by width; intervals by the paired bootstrap over prompts.
 
     An arm without a verdict is refused; transformers' generate is what the others are certified against and needs none.
-    Baselines: the only Linear-SS or the one of the same width, AR and transformers' generate, as far as they were measured.
+    Baselines: the only Linear-SS or the one of the same width, AR or any-order serial decoding, and transformers' generate, as
+    far as they were measured.
     Raises InvalidInput unless every arm ran on every prompt as often.
     """
     keys = sorted({record.key for record in records}, key=_place)
@@ -213,12 +214,12 @@ def _compare(
 def _baselines(key: Key, keys: Sequence[Key]) -> list[Key]:
     linears = [other for other in keys if other[0] == "linear"]
     linears = linears if len(linears) == 1 else [other for other in linears if other[1] == key[1]]
-    return [other for other in (*linears, ("ar", 0), (GENERATE, 0)) if other in keys and other != key]
+    return [other for other in (*linears, ("ar", 0), ("serial", 0), (GENERATE, 0)) if other in keys and other != key]
 
 
 def _place(key: Key) -> tuple[int, int, int, str]:
-    known = (GENERATE, "ar", "linear", "packed", "quadratic")
-    return known.index(key[0]) if key[0] in known[:2] else 2, key[1], (*known, key[0]).index(key[0]), key[0]
+    known = (GENERATE, "ar", "serial", "linear", "packed", "quadratic")
+    return known.index(key[0]) if key[0] in known[:3] else 3, key[1], (*known, key[0]).index(key[0]), key[0]
 
 
 def _plain(value: Any) -> Any:

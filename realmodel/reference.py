@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from realmodel.binding import BoundModel
 from realmodel.dualmode import DualModeModel
 from simulator.records import Limits, Tokens
 
 
 @torch.inference_mode()
-def greedy_reference(model: DualModeModel, prompt: Tokens, limits: Limits) -> Tokens:
+def greedy_reference(model: BoundModel, prompt: Tokens, limits: Limits) -> Tokens:
     """The continuation by `generate(do_sample=False)`, stop token included."""
     from transformers import GenerationConfig
 

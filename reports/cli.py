@@ -304,6 +304,13 @@ def validate(
     reference_dtype: Annotated[
         str, typer.Option(help="Of the reference: float64, or float32 where that does not fit.")
     ] = "float64",
+    order: Annotated[
+        list[str] | None,
+        typer.Option(help="Any-order models: ltr, rtl, confidence, random:SEED, ...; repeatable. Default: ltr and confidence."),
+    ] = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="Any-order models: no position before an unresolved one that lies so far before it.")
+    ] = None,
     checklist: Annotated[
         bool, typer.Option("--checklist", help="Only try out what the binding takes for granted of a Nemotron release.")
     ] = False,
@@ -321,13 +328,27 @@ def validate(
         return _checklist(model, dtype, device, trust_remote_code, json_file, quiet)
     if reference_dtype not in ("float64", "float32"):
         raise InvalidInput(f"--reference-dtype must be float64 or float32, got {reference_dtype!r}")
-    by_width = _schedules(schedule, width, start)
+    any_order = _is_any_order(model)
+    if not any_order and (order or horizon is not None):
+        raise InvalidInput(f"--order and --horizon are for any-order models, and {model!r} is none")
+    by_width = {} if any_order else _schedules(schedule, width, start)
     Limits.of(max_new_tokens)
     for option, value in (("threads", threads), ("repeats", repeats), ("workers", workers), ("sampled", sampled)):
         if value < 1:
             raise InvalidInput(f"--{option} must be >= 1, got {value}")
     if not 0 <= temperature < float("inf"):
         raise InvalidInput(f"--temperature must be >= 0 and finite, got {temperature}")
+    if any_order:
+        from reports.any_order_command import Asked
+        from reports.any_order_command import validate as validate_any_order
+
+        if temperature or baselines:
+            raise InvalidInput("any-order models are validated at temperature 0, without --baselines")
+        asked = Asked(
+            model, schedule, width, order, horizon, max_new_tokens, dtype, reference_dtype, device, padded, repeats, folder,
+            workers, threads, start, details, json_file, trace, quiet,
+        )  # fmt: skip
+        return validate_any_order(asked, lambda loaded: _texts(loaded, prompts, prompt, prompt_ids))
     torch, loaded = _load_model(model, dtype, device, trust_remote_code)
     from realmodel.baselines import baselines as of_transformers
     from realmodel.efficiency import Protocol, Source, arms
@@ -698,6 +719,14 @@ def _load_model(model: str, dtype: str, device: str, trust_remote_code: bool = F
         return torch, load(model, dtype, device, trust_remote_code)
     except ModuleNotFoundError as error:
         raise InvalidInput(_missing(error)) from None
+
+
+def _is_any_order(model: str) -> bool:
+    try:
+        from realmodel.any_order.loading import is_any_order
+    except ModuleNotFoundError as error:
+        raise InvalidInput(_missing(error)) from None
+    return is_any_order(model)
 
 
 def _missing(error: ModuleNotFoundError) -> str:

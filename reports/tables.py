@@ -18,6 +18,7 @@ from reports.output import terminal
 from simulator.nfe.counting import Estimate
 
 if TYPE_CHECKING:  # importing realmodel loads torch
+    from realmodel.any_order.validate import AnyOrderValidation
     from realmodel.bootstrap import Interval
     from realmodel.validate import Validation
     from reports.simulation import Request, Result
@@ -196,6 +197,80 @@ def print_validation(result: Validation, details: bool = False) -> None:
         console.print(f"measured again: {damaged}", markup=False)
 
 
+def print_any_order(result: AnyOrderValidation, details: bool = False) -> None:
+    """A table an order, the certificates, and what the order changes."""
+    screen = terminal()
+    limits, keys = result.protocol.limits, {(a.name, a.order, a.width): a.arm.key for a in result.arms}
+    for order, summary in result.summaries.items():
+        within = f" within {result.horizon}" if result.horizon is not None else ""
+        title = (
+            f"{escape(result.model)}, {result.dtype} on {result.device}: {summary.prompts} prompts x {limits.max_new_tokens}"
+            f" tokens x {summary.repeats}, greedy, order {escape(order)}{within}"
+        )
+        shown = _table(
+            title, "W", "schedule", "certificate", "NFE", "tokens/NFE", "ms/NFE", "tokens/s", "rows/NFE", "again",
+            "tokens/NFE, to Linear", "tokens/s, to Linear", "tokens/s, to serial",
+        )  # fmt: skip
+        for row in summary.rows:
+            key = next(keys[row.name, o, row.width] for o in (order, "", "ltr") if (row.name, o, row.width) in keys)
+            certificate = result.certificates[key]
+            word = "by design not" if row.name == "native" and certificate.certified else _coloured(certificate.verdict)
+            width = str(row.width) if row.width else ""
+            if row.figures is None:
+                shown.add_row(width, row.name, word, *["[red]REFUSED[/]"] * 9)
+                continue
+            figures = row.figures
+            against = {comparison.baseline[0]: comparison for comparison in row.comparisons}
+            linear, serial = against.get("linear"), against.get("serial")
+            shown.add_row(
+                width,
+                row.name,
+                word,
+                f"{figures.nfe:,}",
+                _spread(figures.tokens_per_nfe, 3),
+                f"{1000 * figures.time_per_nfe.estimate:.2f}",
+                _spread(figures.throughput, 0),
+                f"{figures.rows / figures.nfe:.1f}",
+                f"{result.again(key):,}",
+                *([_ratio(linear.tokens_per_nfe), _ratio(linear.throughput)] if linear else [""] * 2),
+                _ratio(serial.throughput) if serial else "",
+            )
+        screen.print(shown)
+    for arm in result.arms:
+        certificate = result.certificates[arm.arm.key]
+        name = f"{arm.name}{f', {arm.order}' if arm.order else ''}{f', W = {arm.width}' if arm.width else ''}"
+        layers = ", ".join(f"{layer.name} {layer.verdict}" for layer in certificate.layers)
+        if details or not certificate.certified:
+            screen.print(str(certificate), markup=False)
+        else:
+            design = "; accepts unverified tokens, by design" if arm.name == "native" else ""
+            screen.print(f"{name}: {layers}{design}", markup=False)
+        for flag in certificate.flags:
+            screen.print(f"  flagged: {flag}", markup=False)
+    for trade in result.trades:
+        calls = "" if trade.ltr_calls is None else f"{trade.calls:,} calls, left to right {trade.ltr_calls:,}; "
+        how = f"order {trade.order}" if trade.order else "its own order"
+        screen.print(
+            f"{trade.schedule}, W = {trade.width}, {how}: {calls}{trade.different} of {trade.prompts} outputs differ from those"
+            f" left to right, {trade.agreement:.1%} of the tokens agree; {trade.nats:.3f} nats a token under the serial"
+            f" left-to-right law (its own outputs {trade.ltr_nats:.3f})",
+            markup=False,
+        )
+    screen.print(
+        f"{_CONVENTION} '{result.start}'. Exact: the tokens of the serial reference under the same orders, which plain forwards"
+        " replay one token at a time. rows/NFE: padding included, the prompt and rows encoded again ('again') excluded."
+    )
+    first = next(iter(result.summaries.values()))
+    screen.print(
+        f"Intervals: 95 %, paired bootstrap over {first.prompts} prompts ({first.resamples:,} resamples). Times: wall clock,"
+        " device-synchronised, prompts included, schedules and orders interleaved."
+    )
+    if first.contended:
+        screen.print("Several workers shared this machine: counts and certificates stand, times are no honest speeds.")
+    for damaged in result.measurement.damaged:
+        screen.print(f"measured again: {damaged}", markup=False)
+
+
 def _print_side_accounts(console: Console, result: Validation, details: bool) -> None:
     """The fastest width of every schedule (F.1); with `details` adapter rows (F.2) and where the time goes (F.3)."""
     from realmodel.decomposition import adapter_rows, chosen_widths, iteration_calls, per_iteration, timing_decomposition
@@ -231,6 +306,10 @@ def _ratio(interval: Interval) -> str:
     if interval.low is None or interval.high is None:  # one prompt
         return f"{interval.estimate:.2f}"
     return f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+
+
+def _spread(interval: Interval, digits: int) -> str:
+    return f"{interval.estimate:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -1,0 +1,86 @@
+"""`packedss validate` on an any-order model: the same questions, asked order by order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from reports.output import progress, replay_line, write_json, write_whole
+from simulator.errors import InvalidInput
+from simulator.records import Limits, Tokens
+
+_MAX_WIDTH = 64  # Quadratic-SS evaluates W (W + 2) rows a call
+
+
+class Asked(NamedTuple):
+    """The options of the command."""
+
+    model: str
+    schedules: list[str] | None
+    widths: list[int] | None
+    orders: list[str] | None
+    horizon: int | None
+    max_new_tokens: int
+    dtype: str
+    reference_dtype: str
+    device: str
+    padded: bool | None
+    repeats: int
+    folder: Path | None
+    workers: int
+    threads: int
+    start: str
+    details: bool
+    json_file: Path | None
+    trace: Path | None
+    quiet: bool
+
+
+def validate(asked: Asked, texts_of: Callable[[Any], list[tuple[str, Tokens]]]) -> int:
+    """Run, certify, print. `texts_of` says what to decode with a loaded model. Raises InvalidInput for a wrong option."""
+    import torch
+
+    from realmodel.any_order.loading import load_any_order
+    from realmodel.any_order.validate import SCHEDULES, arms
+    from realmodel.any_order.validate import validate as run
+    from realmodel.efficiency import Source
+
+    for width in asked.widths or []:
+        if not 1 <= width <= _MAX_WIDTH:
+            raise InvalidInput(f"--width, the speculative width W, must lie in 1 .. {_MAX_WIDTH} here, got {width}")
+    orders = asked.orders or ["ltr", "confidence"]
+    chosen = arms(asked.schedules or SCHEDULES, asked.widths or [8], orders, asked.start, asked.horizon)
+    loaded = load_any_order(asked.model, asked.dtype, asked.device)
+    texts = texts_of(loaded)
+    torch.set_num_threads(asked.threads)
+    source = Source(asked.model, asked.dtype, asked.device, asked.threads)
+    result = run(
+        source if asked.workers > 1 else loaded,
+        load_any_order(asked.model, asked.reference_dtype, asked.device),
+        texts,
+        chosen,
+        Limits.of(asked.max_new_tokens, loaded.eos),
+        asked.start,
+        horizon=asked.horizon,
+        repeats=asked.repeats,
+        padded=asked.padded,
+        folder=asked.folder,
+        workers=asked.workers,
+        progress=lambda done, total: progress(done, "running", asked.quiet, total),
+        certifying=partial(progress, label="certifying", quiet=asked.quiet),
+    )
+    if not asked.quiet:
+        from reports.tables import print_any_order
+
+        print_any_order(result, asked.details)
+    if asked.trace is not None:
+        from simulator.trace import trace_lines
+
+        origin = f"{asked.model}, {asked.dtype}"
+        write_whole(asked.trace, trace_lines(each._replace(model=origin) for each in result.traced()))
+    arguments = {name: getattr(asked, name) for name in ("model", "dtype", "device", "threads", "padded")}
+    write_json(asked.json_file, "validate", arguments | {"prompts": dict(texts)}, [result.plain()])
+    replay_line(asked.quiet)
+    return {"EXACT": 0, "TIES": 0, "FAULT": 1}.get(result.verdict, 2)
