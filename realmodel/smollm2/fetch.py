@@ -100,12 +100,12 @@ def convert(gguf: Path, into: Path) -> Path:
 def check(folder: Path) -> None:
     """Raise InvalidInput unless every file of the cache is what its conversion wrote."""
     try:
-        seals = json.loads((folder / _SEALS).read_text())
-        wrong = next((name for name in FILES if sha256(folder / name) != seals[name]), None)
-    except (OSError, ValueError, KeyError, TypeError):
-        wrong = _SEALS
-    if wrong:
-        raise InvalidInput(f"the kept copy of smollm2 is damaged ({wrong}): delete the folder {folder} to fetch it again")
+        seals = dict(json.loads((folder / _SEALS).read_text()))
+    except (OSError, ValueError, TypeError):
+        seals = {}
+    wrong = (name for name in FILES if not (folder / name).is_file() or sha256(folder / name) != seals.get(name))
+    if name := next(wrong, None) if seals else _SEALS:
+        raise InvalidInput(f"the kept copy of smollm2 is damaged ({name}): delete the folder {folder} to fetch it again")
 
 
 def sha256(path: Path) -> str:
