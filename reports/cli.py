@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 from typer.exceptions import TyperException
@@ -264,18 +264,37 @@ def cost_map(
     return 0
 
 
+class _Usual(NamedTuple):
+    """What a validation looks at unless told otherwise: a few minutes on two cores, whatever the size of the model."""
+
+    prompts: int = 6
+    tokens: int = 64
+    width: list[int] | None = None
+    threads: int = 1
+    certified: int = 2  # prompts that the certificates run again
+
+
+_USUAL = _Usual()
+_USUAL_OF = dict.fromkeys(("smollm2", "smollm2:plain"), _Usual(2, 24, [4], 2, 1))
+
+
 @app.command()
 def validate(
     model: Annotated[
         str,
-        typer.Option(help="embedded, a local folder laid out like it, or nvidia/Nemotron-Labs-Diffusion-3B, its folder, ..."),
+        typer.Option(
+            help="embedded, smollm2 (smollm2:plain: without its adapter), a local folder laid out like the embedded one,"
+            " or nvidia/Nemotron-Labs-Diffusion-3B, its folder, ..."
+        ),
     ] = "embedded",
     schedule: Schedules = None,
     width: Widths = None,
-    prompts: Annotated[int, typer.Option(help="How many held-out prompts to decode.")] = 6,
+    prompts: Annotated[
+        int | None, typer.Option(help="How many held-out prompts to decode. Default: 6; smollm2, HumanEval's first 2.")
+    ] = None,
     prompt: Prompt = None,
     prompt_ids: PromptIds = None,
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens per prompt, L.")] = 64,
+    max_new_tokens: Annotated[int | None, typer.Option(help="Tokens per prompt, L. Default: 64; smollm2, 24.")] = None,
     dtype: Annotated[str, typer.Option(help="float64, float32 or bfloat16.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
     padded: Annotated[
@@ -289,7 +308,9 @@ def validate(
     ] = 2000,
     folder: Annotated[Path | None, typer.Option(help="Keep every finished prompt here, and go on with what is there.")] = None,
     workers: Annotated[int, typer.Option(help="Processes, a model each; times are no honest speeds with more than 1.")] = 1,
-    threads: Annotated[int, typer.Option(help="CPU threads of the network; 1 is steadiest for a small model.")] = 1,
+    threads: Annotated[
+        int | None, typer.Option(help="CPU threads of the network. Default: 1, steadiest for a small model; smollm2, 2.")
+    ] = None,
     start: Start = "algorithm",
     seed: Seed = 0,
     details: Annotated[
@@ -328,6 +349,10 @@ def validate(
         return _checklist(model, dtype, device, trust_remote_code, json_file, quiet)
     if reference_dtype not in ("float64", "float32"):
         raise InvalidInput(f"--reference-dtype must be float64 or float32, got {reference_dtype!r}")
+    usual = _USUAL_OF.get(model, _USUAL)
+    prompts, width = usual.prompts if prompts is None else prompts, width or usual.width
+    max_new_tokens = usual.tokens if max_new_tokens is None else max_new_tokens
+    threads = usual.threads if threads is None else threads
     any_order = _is_any_order(model)
     if not any_order and (order or horizon is not None):
         raise InvalidInput(f"--order and --horizon are for any-order models, and {model!r} is none")
@@ -379,6 +404,7 @@ def validate(
         start,
         folder=folder,
         workers=workers,
+        certified=usual.certified,
         sampled=sampled,
         progress=lambda done, total: progress(done, "running", quiet, total),
         certifying=partial(progress, label="certifying", quiet=quiet),
