@@ -36,6 +36,16 @@ def torch_dtype(name: str) -> torch.dtype:
     return _DTYPES[name]
 
 
+def torch_device(name: str) -> torch.device:
+    """The torch device called `name`. Raises InvalidInput when it cannot be used here."""
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+        return device
+    except (RuntimeError, AssertionError) as error:
+        raise InvalidInput(f"device {name!r} is not available here; 'cpu' always is") from error
+
+
 class BoundModel(ABC):
     """A transformers causal language model with a mask token.
 

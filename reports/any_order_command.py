@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from reports.output import progress, replay_line, write_json, write_whole
 from simulator.errors import InvalidInput
-from simulator.records import Limits, Tokens
+from simulator.records import Tokens
 
 _MAX_WIDTH = 64  # Quadratic-SS evaluates W (W + 2) rows a call
 
@@ -36,6 +36,9 @@ class Asked(NamedTuple):
     json_file: Path | None
     trace: Path | None
     quiet: bool
+    output_positions: int | None = None  # SetDLM: allocated after the prompt, past the trained length too
+    questions: list[str] | None = None  # SetDLM: of GSM8K
+    ids_given: bool = False
 
 
 def validate(asked: Asked, texts_of: Callable[[Any], list[tuple[str, Tokens]]]) -> int:
@@ -46,14 +49,24 @@ def validate(asked: Asked, texts_of: Callable[[Any], list[tuple[str, Tokens]]]) 
     from realmodel.any_order.validate import SCHEDULES, arms
     from realmodel.any_order.validate import validate as run
     from realmodel.efficiency import Source
+    from realmodel.setdlm import SetDLM
 
     for width in asked.widths or []:
         if not 1 <= width <= _MAX_WIDTH:
             raise InvalidInput(f"--width, the speculative width W, must lie in 1 .. {_MAX_WIDTH} here, got {width}")
     orders = asked.orders or ["ltr", "confidence"]
-    chosen = arms(asked.schedules or SCHEDULES, asked.widths or [8], orders, asked.start, asked.horizon)
     loaded = load_any_order(asked.model, asked.dtype, asked.device)
-    texts = texts_of(loaded)
+    widths, horizon = asked.widths or [8], asked.horizon
+    positions = asked.max_new_tokens
+    if isinstance(loaded, SetDLM):
+        widths, horizon = asked.widths or [loaded.window], horizon or loaded.horizon
+    chosen = arms(asked.schedules or SCHEDULES, widths, orders, asked.start, horizon)
+    if asked.output_positions is not None:
+        if not isinstance(loaded, SetDLM) or asked.workers > 1:
+            raise InvalidInput("--output-positions is for SetDLM, in one process; --max-new-tokens is the length for others")
+        positions = asked.output_positions
+        loaded.go_beyond(positions)
+    texts = _questions(asked, loaded) if isinstance(loaded, SetDLM) and not asked.ids_given else texts_of(loaded)
     torch.set_num_threads(asked.threads)
     source = Source(asked.model, asked.dtype, asked.device, asked.threads)
     result = run(
@@ -61,9 +74,9 @@ def validate(asked: Asked, texts_of: Callable[[Any], list[tuple[str, Tokens]]]) 
         load_any_order(asked.model, asked.reference_dtype, asked.device),
         texts,
         chosen,
-        Limits.of(asked.max_new_tokens, loaded.eos),
+        loaded.limits(positions),
         asked.start,
-        horizon=asked.horizon,
+        horizon=horizon,
         repeats=asked.repeats,
         padded=asked.padded,
         folder=asked.folder,
@@ -84,3 +97,9 @@ def validate(asked: Asked, texts_of: Callable[[Any], list[tuple[str, Tokens]]]) 
     write_json(asked.json_file, "validate", arguments | {"prompts": dict(texts)}, [result.plain()])
     replay_line(asked.quiet)
     return {"EXACT": 0, "TIES": 0, "FAULT": 1}.get(result.verdict, 2)
+
+
+def _questions(asked: Asked, loaded: Any) -> list[tuple[str, Tokens]]:
+    if not asked.questions:
+        raise InvalidInput(f"{loaded.name} answers questions of GSM8K: give one with --prompt, or token ids with --prompt-ids")
+    return [(f"--prompt {i}", loaded.gsm8k_prompt(question)) for i, question in enumerate(asked.questions, start=1)]

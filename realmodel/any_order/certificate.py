@@ -22,8 +22,7 @@ import torch
 from proofs_check.decoder import wrong_end
 from proofs_check.findings import Finding
 from realmodel.any_order.conformance import conformance
-from realmodel.any_order.paths import Path, at_once, one_by_one, path_of, readable
-from realmodel.any_order.reference import serial_greedy
+from realmodel.any_order.paths import Path, at_once, one_by_one, path_of, readable, serial
 from realmodel.binding import BoundModel
 from realmodel.certificate import Certificate, flags
 from realmodel.layers import Layer, Word
@@ -59,7 +58,7 @@ class Judge:
     reference: BoundModel
     _judged: dict[tuple[Tokens, Path], tuple[Judged, Pairs]] = field(default_factory=dict)
 
-    def __call__(self, prompt: Tokens, path: Path, eos: int | None) -> tuple[Judged, Pairs]:
+    def __call__(self, prompt: Tokens, path: Path, limits: Limits) -> tuple[Judged, Pairs]:
         """`path`, which is not empty, judged; and what the serial reference in the tested dtype accepts under its orders."""
         key = prompt, path
         if key not in self._judged:
@@ -68,10 +67,10 @@ class Judge:
             plain = [read(network, prompt, path, mask).cpu() for read in (one_by_one, at_once)]
             tokens = torch.tensor([token for _, token in path.predicted])
             found = judged(exact, tokens, plain, self.model.dtype)
-            serial = path.output  # if the reference takes the same token everywhere, it comes to the same end
+            reference = path.output  # if it takes the same token everywhere, it comes to the same end
             if (plain[0].argmax(-1) != tokens).any():
-                serial = serial_greedy(network, prompt, path.groups, mask, eos)
-            self._judged[key] = found, serial
+                reference = serial(network, prompt, path, limits, mask)
+            self._judged[key] = found, reference
         return self._judged[key]
 
 
@@ -90,11 +89,8 @@ def certify(
     padded: bool | None = None,
 ) -> Certificate:
     """The certificate of a greedy schedule; `model`, `reference`, `binding`, `prompts` and `samples` as in
-    `realmodel.certificate.certify`. Raises InvalidInput for limits that the serial reference does not know: more than one EOS,
-    or end markers.
+    `realmodel.certificate.certify`.
     """
-    if len(limits.eos) > 1 or limits.stop:
-        raise InvalidInput("any-order outputs are certified with at most one EOS and without end markers")
     few = [(output.name, output.prompt) for output in outputs[:prompts]]
     conforms = conformance(binding or reference, reference, schedule, few, limits, padded, samples)
     layers = [conforms]
@@ -141,8 +137,8 @@ def _rule(subject: Schedule) -> Layer:
         f"W = {subject.width}; {_RULE_SEEDS} tables, {accepted} draft tokens accepted, {rejected} drafts rejected,"
         f" accepted pairs removed in {shrunk}"
     )
-    serial = all(ask.ranks == 1 for ask in subject.cycle)
-    missing = not serial and not (accepted and rejected)
+    drafts = any(ask.ranks != 1 for ask in subject.cycle)
+    missing = drafts and not (accepted and rejected)
     verdict: Word = "FAULT" if findings else "NOT RUN" if missing else "EXACT"
     return Layer("rule", verdict, said, findings, {}, time.perf_counter() - begun)
 
@@ -182,7 +178,6 @@ def numerics(
 ) -> Layer:
     """The layer of a greedy schedule, from its outputs on all prompts. The first `again` prompts are run once more, watched."""
     begun = time.perf_counter()
-    eos = next(iter(limits.eos), None)
     findings: list[Finding] = []
     divergences: list[Divergence] = []
     ties, noise, largest, baselines = Ties(), 0.0, 0.0, list[Judged]()
@@ -192,15 +187,15 @@ def numerics(
         path = path_of(output.run.steps)
         if not path.segments:
             continue
-        found, serial = judge(output.prompt, path, eos)
+        found, expected = judge(output.prompt, path, limits)
         baselines.append(found)
         ties.add(found)
         noise, largest = max(noise, found.noise), max(largest, float(found.regrets.max()))
-        if serial != path.output:
-            divergence = _diverged(output.name, path, serial, found)
+        if expected != path.output:
+            divergence = _diverged(output.name, path, expected, found)
             divergences.append(divergence)
             if divergence.verdict == "FAULT":
-                text = f"serial {list(serial)}\ngot    {list(path.output)}"
+                text = f"serial {list(expected)}\ngot    {list(path.output)}"
                 findings.append(Finding("law", str(divergence), text, stage="divergences"))
     pairs = []
     for output in outputs[:again]:
@@ -219,14 +214,14 @@ def numerics(
         if path.segments:
             taken = zip(each.seen, each.run.steps, strict=True)
             logits = torch.cat([seen.logits[: step.advance].double() for seen, step in taken if step.predictions])
-            pairs.append((judge(output.prompt, path, eos)[0], readable(logits, judge.model.mask_token)))
+            pairs.append((judge(output.prompt, path, limits)[0], readable(logits, judge.model.mask_token)))
     equal = f"{len(outputs)} prompts, {len(outputs) - len(divergences)} equal to the serial reference's"
     return concluded(begun, equal, findings, divergences, ties, largest, noise, spread(pairs), baselines)
 
 
-def _diverged(name: str, path: Path, serial: Pairs, found: Judged) -> Divergence:
+def _diverged(name: str, path: Path, expected: Pairs, found: Judged) -> Divergence:
     """The first accepted token that the serial reference did not take, and whether all tokens are as close as rounding is."""
-    had, wanted = dict(path.predicted), dict(serial)
+    had, wanted = dict(path.predicted), dict(expected)
     index, position = next(
         ((i, j) for i, (j, token) in enumerate(path.predicted) if wanted.get(j) != token), (len(had) - 1, path.predicted[-1][0])
     )

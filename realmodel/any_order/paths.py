@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from realmodel.any_order.reference import duplicate_mask, training_logits
+from realmodel.any_order.reference import duplicate_mask, row_logits, training_logits
 from simulator.any_order.records import Pairs
-from simulator.records import Step, Tokens
+from simulator.records import Limits, Step, Tokens
 
 
 class Path(NamedTuple):
@@ -82,6 +82,22 @@ def one_by_one(network: Any, prompt: Sequence[int], path: Path, mask_token: int)
             cache.crop(-1)
             read.append(answer.logits[0, -1].double())
     return readable(torch.stack(read), mask_token) if read else torch.empty(0, network.config.vocab_size, dtype=torch.float64)
+
+
+def serial(network: Any, prompt: Sequence[int], path: Path, limits: Limits, mask_token: int) -> Pairs:
+    """What the serial reference of Proposition C.1 accepts under the orders and groups of a path, token by token.
+
+    As `reference.serial_greedy`, under any limits.
+    """
+    held: Pairs = ()
+    end = limits.max_new_tokens
+    for group in path.groups:
+        for position in group:
+            token = int(row_logits(network, prompt, held, position, mask_token).argmax())
+            held += ((position, token),)
+        end = min(end, limits.end(dict(held), group))
+        held = tuple(pair for pair in held if pair[0] <= end)
+    return held
 
 
 def mask_rows(

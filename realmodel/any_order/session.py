@@ -15,6 +15,7 @@ from realmodel.layout import Rows
 from simulator.any_order.records import Call
 from simulator.errors import InvalidInput
 from simulator.laws import Law, Peak
+from simulator.records import Limits
 
 
 class AnyOrderModel(BoundModel):
@@ -23,6 +24,10 @@ class AnyOrderModel(BoundModel):
     def session(self, temperature: float = 0.0, padded: bool | None = None) -> AnyOrderSession:
         """As `BoundModel.session`."""
         return AnyOrderSession(self, temperature, self.pads(padded))
+
+    def limits(self, max_new_tokens: int) -> Limits:
+        """When an output of this model ends."""
+        return Limits.of(max_new_tokens, self.eos)
 
     def check_prompt(self, prompt: tuple[int, ...], max_new_tokens: int, width: int = 0) -> None:
         """As `BoundModel.check_prompt`; no draft stands beyond the last output position."""

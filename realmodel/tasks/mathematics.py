@@ -10,7 +10,7 @@ from realmodel.tasks.problems import Grade, Problem, Row, user
 # Nemotron: the instructions of its authors' evaluator, zero-shot, in the user's turn.
 _NUMBER = "Solve the following math problem. Put the final numerical answer inside \\boxed{} at the very end.\n\n"
 _ANSWER = "Solve the following math problem. Put the final answer inside \\boxed{} at the very end.\n\n"
-_SETDLM = "Please reason step by step, and put your final answer within $\\boxed{}$. "
+SETDLM_INSTRUCTION = "Please reason step by step, and put your final answer within $\\boxed{}$. "
 _ENDS = ("Question:", "</s>", "<|im_end|>", "<|eot_id|>", "<|endoftext|>")
 _PLAIN = re.compile(r"-?\d+(\.\d+)?")
 
@@ -22,7 +22,7 @@ def gsm8k(row: Row) -> Problem:
 
 def gsm8k_setdlm(row: Row) -> Problem:
     """The same row with the instruction of SetDLM's authors."""
-    return _gsm8k(row, _SETDLM)
+    return _gsm8k(row, SETDLM_INSTRUCTION)
 
 
 def _gsm8k(row: Row, instruction: str) -> Problem:
