@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from realmodel.subjects.decoders import examine_real, examine_tiny
 from realmodel.subjects.proposals import examine_proposals, examine_rule, unbuilt
 from realmodel.subjects.settings import SETTINGS
@@ -71,8 +73,10 @@ def examine(name: str, seed: int = 0, tokens: int = 2000, model: Any = None, pro
         raise InvalidInput(f"{name!r} is examined on tiny models alone; on a loaded model: {', '.join(REAL)}")
     if model is not None and not prompts:
         raise InvalidInput("a loaded model needs prompts")
-    level = logging.get_verbosity()
+    level, threads = logging.get_verbosity(), torch.get_num_threads()
     logging.set_verbosity_error()  # what it warns of is not about what is examined
+    if model is None:
+        torch.set_num_threads(1)  # checks run in forked children, where a pool of threads is dead; and tiny models need none
     try:
         kind, _, rest = name.partition(":")
         if kind == "rule":
@@ -85,3 +89,4 @@ def examine(name: str, seed: int = 0, tokens: int = 2000, model: Any = None, pro
         return examine_tiny(name, WAYS[way], setting, seed, tokens)
     finally:
         logging.set_verbosity(level)
+        torch.set_num_threads(threads)

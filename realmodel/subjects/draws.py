@@ -1,8 +1,8 @@
-"""The random numbers of transformers' generation, replaced: by enumerated coins, so that a decoder's law is computed, not sampled.
+"""The random numbers of transformers' generation, replaced by enumerated coins: a decoder's law is computed, not sampled.
 
-transformers draws tokens with `torch.multinomial` and tests draft tokens with `torch.rand_like(ratio) <= ratio`; nothing else is
-random in it. Under `coins` both ask a `proofs_check.coins.Coins`, and running a request once for every outcome gives the joint
-law of its tokens, with the float32 rounding of the decoder's own arithmetic and no other error.
+transformers draws tokens with `torch.multinomial` and tests draft tokens with `torch.rand_like(ratio) <= ratio`; nothing else
+is random in it. Under `coins` both ask a `proofs_check.coins.Coins`, and running a request once for every outcome gives the
+joint law of its tokens, with the float32 rounding of the decoder's own arithmetic and no other error.
 """
 
 from __future__ import annotations

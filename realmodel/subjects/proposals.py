@@ -1,11 +1,13 @@
 """Two halves of speculative sampling by themselves: is a draft drawn from the law declared for it, and is the rule exact?
 
-`_speculative_sampling` takes `candidate_logits` for the law that the candidates were drawn from. Here a CandidateGenerator drafts
-under enumerated coins, and every draft token's law, given the tokens before it, is compared with softmax(candidate_logits).
+`_speculative_sampling` takes `candidate_logits` for the law that the candidates were drawn from. Here a CandidateGenerator
+drafts under enumerated coins, and every draft token's law, given the tokens before it, is compared with
+softmax(candidate_logits).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -83,15 +85,21 @@ def examine_proposals(name: str, way: Way, seed: int) -> Examined:
             "it declares no law: candidate_logits is None, and candidates are compared with the target's own draws"
         )
 
-    def drafter(context: Tokens, width: int, source: Coins) -> tuple[Tokens, list[list[float]]]:
-        with coins(source):
-            drafted, declared = first_draft(ready, context)
-        if declared is None:
-            return (), []
-        return drafted, torch.softmax(declared[0, : len(drafted)].double(), -1).tolist()
+    reports = []
+    for setting in ("sample", "filtered"):  # where q is of unprocessed logits, only processing shows it
 
-    report = check_drafter(drafter, contexts=_CONTEXTS, width=2, rounding=ROUNDING, limit=120.0, name=name)
-    return _of(report, name, about, seed, _BLIND_Q)
+        def drafter(context: Tokens, width: int, source: Coins, setting: str = setting) -> tuple[Tokens, list[list[float]]]:
+            with coins(source):
+                drafted, declared = first_draft(ready, context, setting)
+            if declared is None:
+                return (), []
+            return drafted, torch.softmax(declared[0, : len(drafted)].double(), -1).tolist()
+
+        reports.append(check_drafter(drafter, contexts=_CONTEXTS, width=2, rounding=ROUNDING, limit=120.0, name=name))
+        if reports[-1].exit_code:
+            break
+    examined = _of(reports[-1], name, about, seed, _BLIND_Q)
+    return replace(examined, report="\n\n".join(map(str, reports)))
 
 
 def examine_rule(name: str, seed: int) -> Examined:
@@ -102,7 +110,8 @@ def examine_rule(name: str, seed: int) -> Examined:
         new, old = (torch.tensor([[list(map(float, row)) for row in laws]], dtype=torch.float64).log() for laws in (p, q))
         with coins(source):
             tokens, _ = _speculative_sampling(torch.tensor([draft]), old, len(draft), new)
-        return tokens[0].tolist()
+        emitted: list[int] = tokens[0].tolist()
+        return emitted
 
     report = check_acceptance(rule, rounding=1e-9, limit=120.0, name=name)
     return _of(report, name, "_speculative_sampling, the accept rule of all sampled assistance", seed, _BLIND_RULE)

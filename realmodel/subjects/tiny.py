@@ -13,7 +13,7 @@ _NO_TOKENS: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "pad_t
 
 
 def random_weights(network: Any, seed: int, scale: float = 0.35) -> Any:
-    """The network with normal weights of that scale in every matrix, float64, ready to generate, drafting 2 tokens at a time."""
+    """The network with normal weights of that scale in every matrix, in float64; as an assistant it drafts 2 tokens."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in network.parameters():
@@ -40,21 +40,20 @@ def gemma(vocabulary: int, seed: int) -> tuple[Any, Any]:
     """A Gemma 4 and an assistant that reads its keys and values."""
     from transformers import Gemma4AssistantConfig, Gemma4AssistantForCausalLM, Gemma4ForCausalLM, Gemma4TextConfig
 
+    sizes: dict[str, Any] = {
+        "vocab_size": vocabulary,
+        "num_hidden_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "global_head_dim": 8,
+        "sliding_window": 64,
+        "vocab_size_per_layer_input": 0,
+        "hidden_size_per_layer_input": 0,
+    }
+
     def text(**more: Any) -> Gemma4TextConfig:
-        return Gemma4TextConfig(
-            vocab_size=vocabulary,
-            num_hidden_layers=2,
-            layer_types=["sliding_attention", "full_attention"],
-            num_key_value_heads=1,
-            head_dim=8,
-            global_head_dim=8,
-            sliding_window=64,
-            vocab_size_per_layer_input=0,
-            hidden_size_per_layer_input=0,
-            **_SIZES,
-            **_NO_TOKENS,
-            **more,
-        )
+        return Gemma4TextConfig(**sizes, **_SIZES, **_NO_TOKENS, **more)
 
     target = random_weights(Gemma4ForCausalLM(text()), seed, 0.2)
     assistant = Gemma4AssistantForCausalLM(
@@ -86,29 +85,28 @@ def mtp(vocabulary: int, seed: int) -> tuple[Any, Any]:
     from transformers import Glm4MoeConfig, Glm4MoeForCausalLM
     from transformers.modeling_layers import MtpModel
 
-    config = Glm4MoeConfig(
-        vocab_size=vocabulary,
-        num_hidden_layers=1,
-        num_key_value_heads=2,
-        head_dim=8,
-        moe_intermediate_size=16,
-        n_routed_experts=2,
-        num_experts_per_tok=1,
-        n_shared_experts=1,
-        n_group=1,
-        topk_group=1,
-        first_k_dense_replace=1,
-        num_mtp_layers=2,
-        **_SIZES,
-        **_NO_TOKENS,
-    )
+    sizes: dict[str, Any] = {
+        "vocab_size": vocabulary,
+        "num_hidden_layers": 1,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "moe_intermediate_size": 16,
+        "n_routed_experts": 2,
+        "num_experts_per_tok": 1,
+        "n_shared_experts": 1,
+        "n_group": 1,
+        "topk_group": 1,
+        "first_k_dense_replace": 1,
+        "num_mtp_layers": 2,
+    }
+    config = Glm4MoeConfig(**sizes, **_SIZES, **_NO_TOKENS)
     target = Glm4MoeForCausalLM(config)
     target.set_experts_implementation("eager")
     layers = random_weights(MtpModel(target, 2), seed + 1)
     return random_weights(target, seed), layers  # last: the head and the embeddings are shared
 
 
-class OrderedVocabulary(PreTrainedTokenizerFast):  # type: ignore[misc]
+class OrderedVocabulary(PreTrainedTokenizerFast):
     """A tokenizer of single letters whose `get_vocab` has a fixed order: descending by id unless `ascending` is set.
 
     The order of a fast tokenizer's vocabulary is that of a hash map: another one in every process. Here it is fixed, so that
@@ -129,6 +127,6 @@ def tokenizer(letters: str, ascending: bool = False) -> OrderedVocabulary:
     backend = Tokenizer(models.WordLevel({letter: index for index, letter in enumerate(letters)}, unk_token=letters[0]))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
     backend.decoder = decoders.Fuse()
-    made = OrderedVocabulary(tokenizer_object=backend)
+    made = OrderedVocabulary(tokenizer_object=backend)  # type: ignore[no-untyped-call]
     made.ascending = ascending
     return made

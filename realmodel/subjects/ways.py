@@ -34,19 +34,20 @@ class Way(NamedTuple):
 
 
 def truncated(network: Any, layers: int) -> Any:
-    """A copy of the model that ends after its first layers."""
-    config = copy.deepcopy(network.config)
-    config.num_hidden_layers = layers
-    if getattr(config, "layer_types", None):
-        config.layer_types = config.layer_types[:layers]
-    cut = type(network)(config).to(network.dtype).to(network.device).eval()
-    cut.load_state_dict(network.state_dict(), strict=False)
+    """A copy of a decoder-only model that ends after its first layers."""
+    cut = copy.deepcopy(network)
+    body = getattr(cut, cut.base_model_prefix)
+    body.layers = body.layers[:layers]
+    cut.config.num_hidden_layers = layers
+    if getattr(cut.config, "layer_types", None):
+        cut.config.layer_types = cut.config.layer_types[:layers]
     cut.generation_config = tiny.drafting(2)
     return cut
 
 
 def _early(network: Any) -> int:
-    return max(1, network.config.num_hidden_layers // 3)
+    layers: int = network.config.num_hidden_layers
+    return max(1, layers // 3)
 
 
 def _on_truncated(network: Any) -> Ready:
@@ -115,7 +116,7 @@ def _mtp(vocabulary: int, seed: int) -> Ready:
 
     target, layers = tiny.mtp(vocabulary, seed)
     # Its weights come from files of a checkpoint; here they are random ones in memory, and nothing else is other.
-    return Ready(target, {"use_mtp": True}, lambda: mock.patch.object(MtpModel, "from_pretrained", lambda *_, **__: layers))
+    return Ready(target, {"use_mtp": True}, lambda: mock.patch.object(MtpModel, "from_pretrained", return_value=layers))
 
 
 WAYS: dict[str, Way] = {
