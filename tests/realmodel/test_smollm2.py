@@ -18,6 +18,7 @@ from realmodel.baselines import baselines, run_baseline  # noqa: E402
 from realmodel.loading import held_out_prompts, load  # noqa: E402
 from realmodel.reference import greedy_reference  # noqa: E402
 from realmodel.smollm2 import chat, corpus, fetch, model  # noqa: E402
+from reports.cli import main  # noqa: E402
 from simulator import InvalidInput  # noqa: E402
 from simulator.chance import Sampled  # noqa: E402
 from simulator.decode import generate  # noqa: E402
@@ -261,7 +262,7 @@ def test_prompts_are_humaneval_in_the_chat_template_of_the_model(here, tmp_path,
     code = "Complete this Python function:\n\n```python\ndef f1():\n    ''' It. '''\n```"
     assert found[1].text == f"<|im_start|>user\n{code}<|im_end|>\n<|im_start|>assistant\n"
     ids = load("smollm2").tokenizer.encode(found[1].text).ids
-    assert ids[0] == 1 and ids.count(1) == 2 and ids.count(2) == 1
+    assert (ids[0], ids.count(1), ids.count(2)) == (1, 2, 1)
     assert "1 .. 3" in message(held_out_prompts, 4, "smollm2:plain")
 
 
@@ -301,20 +302,29 @@ class A:
 # --- the real one ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_the_real_one_is_exact_and_drafts_better_with_its_adapter():
+@pytest.fixture
+def real():
     try:
         fetch.weights_folder()
     except InvalidInput as error:
         pytest.skip(str(error))
-    accepted = {}
+
+
+@pytest.mark.slow
+def test_the_real_one_drafts_better_with_its_adapter(real):
+    accepted, limits = {}, Limits.of(32, 2)
     for name in ("smollm2", "smollm2:plain"):
-        bound, limits = load(name), Limits.of(32, 2)
+        bound = load(name)
         accepted[name] = 0
         for prompt in held_out_prompts(2, name):
             ids = tuple(bound.tokenizer.encode(prompt.text).ids)
-            expected = greedy_reference(bound, ids, limits)
             run = generate(bound.session(), named("packed", 4), ids, limits, Sampled(0))
-            assert run.tokens == expected
+            assert run.tokens == greedy_reference(bound, ids, limits)
             accepted[name] += sum(step.accepted for step in run.steps)
-    assert accepted["smollm2"] > accepted["smollm2:plain"]
+    assert accepted["smollm2"] > 2 * accepted["smollm2:plain"]
+
+
+@pytest.mark.slow
+def test_the_real_one_is_certified(real, capsys):
+    assert main(["validate", "--model", "smollm2", "--prompts", "1", "--schedule", "packed"]) == 0
+    assert "EXACT 1/1" in capsys.readouterr().out
