@@ -1,4 +1,4 @@
-"""transformers' own speculative decoders as rows of a table: the same tokens, their calls counted, and refused when they differ."""
+"""transformers' own speculative decoders as rows of a table: the same tokens, calls counted, and refused when they differ."""
 
 import pytest
 

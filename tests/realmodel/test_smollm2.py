@@ -18,7 +18,7 @@ from realmodel.baselines import baselines, run_baseline  # noqa: E402
 from realmodel.loading import held_out_prompts, load  # noqa: E402
 from realmodel.reference import greedy_reference  # noqa: E402
 from realmodel.smollm2 import chat, corpus, fetch, model  # noqa: E402
-from reports.cli import main  # noqa: E402
+from reports.cli import app  # noqa: E402
 from simulator import InvalidInput  # noqa: E402
 from simulator.chance import Sampled  # noqa: E402
 from simulator.decode import generate  # noqa: E402
@@ -326,5 +326,5 @@ def test_the_real_one_drafts_better_with_its_adapter(real):
 
 @pytest.mark.slow
 def test_the_real_one_is_certified(real, capsys):
-    assert main(["validate", "--model", "smollm2", "--prompts", "1", "--schedule", "packed"]) == 0
+    assert app(["validate", "--model", "smollm2", "--prompts", "1", "--schedule", "packed"], standalone_mode=False) == 0
     assert "EXACT 1/1" in capsys.readouterr().out
