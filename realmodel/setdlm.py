@@ -47,7 +47,7 @@ class SetDLM(AnyOrderModel):
     def __init__(self, network: Any, tokenizer: Any, mask_token: int, name: str, horizon: int, trained: int) -> None:
         super().__init__(network, tokenizer, mask_token, name)
         self.horizon, self.trained = horizon, trained
-        self.beyond = False  # whether requests may go past the trained length
+        self.beyond = False  # may requests go past the trained length, as the paper's 1,024 output positions do (E.1)?
 
     @property
     def window(self) -> int:
@@ -55,23 +55,18 @@ class SetDLM(AnyOrderModel):
         return self.horizon // 2
 
     def check_prompt(self, prompt: Tokens, max_new_tokens: int, width: int = 0) -> None:
-        """As `AnyOrderModel.check_prompt`; a request past the trained length is refused too, unless `beyond`."""
+        """As `AnyOrderModel.check_prompt`; past the trained length it warns where `beyond`, and refuses else."""
         super().check_prompt(prompt, max_new_tokens, width)
         needed = len(prompt) + max_new_tokens
-        if needed > self.trained and not self.beyond:
-            raise InvalidInput(
-                f"prompt ({len(prompt)}) and output ({max_new_tokens}) need {needed} positions; {self.name} was trained on"
-                f" {self.trained} in all: at most {max(0, self.trained - len(prompt))} output positions here"
-            )
-
-    def go_beyond(self, output_positions: int) -> None:
-        """Allow `output_positions` after any prompt, as the paper's E.1 allocates 1,024, with a warning."""
-        self.beyond = True
-        warnings.warn(
-            f"{self.name} was trained on {self.trained} positions in all; {output_positions} output positions after a prompt go"
-            " past them",
-            stacklevel=2,
+        if needed <= self.trained:
+            return
+        said = (
+            f"prompt ({len(prompt)}) and output ({max_new_tokens}) need {needed} positions; {self.name} was trained on"
+            f" {self.trained} in all"
         )
+        if not self.beyond:
+            raise InvalidInput(f"{said}: at most {max(0, self.trained - len(prompt))} output positions here")
+        warnings.warn(said, stacklevel=2)
 
     def limits(self, max_new_tokens: int) -> Limits:
         """The end of a GSM8K answer: see `AnswerLimits`."""
@@ -98,6 +93,11 @@ class AnswerLimits(Limits):
         """With the tokenizer that says what the tokens mean."""
         limits = cls(*Limits.of(max_new_tokens, eos))
         limits.tokenizer = tokenizer
+        return limits
+
+    def _replace(self, **changes: Any) -> AnswerLimits:
+        limits = super()._replace(**changes)
+        limits.tokenizer = self.tokenizer
         return limits
 
     def end(self, output: Mapping[int, int], resolved: Iterable[int]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any, NamedTuple
 
 from reports.output import progress, replay_line, write_json, write_whole
 from simulator.errors import InvalidInput
-from simulator.records import Tokens
+from simulator.records import Limits, Tokens
 
 _MAX_WIDTH = 64  # Quadratic-SS evaluates W (W + 2) rows a call
 
@@ -62,13 +64,15 @@ def validate(asked: Asked, texts_of: Callable[[Any], list[tuple[str, Tokens]]]) 
         widths, horizon = asked.widths or [loaded.window], horizon or loaded.horizon
     chosen = arms(asked.schedules or SCHEDULES, widths, orders, asked.start, horizon)
     if asked.output_positions is not None:
+        Limits.of(asked.output_positions)
         if not isinstance(loaded, SetDLM) or asked.workers > 1:
             raise InvalidInput("--output-positions is for SetDLM, in one process; --max-new-tokens is the length for others")
         positions = asked.output_positions
-        loaded.go_beyond(positions)
+        loaded.beyond = True
     texts = _questions(asked, loaded) if isinstance(loaded, SetDLM) and not asked.ids_given else texts_of(loaded)
     torch.set_num_threads(asked.threads)
     source = Source(asked.model, asked.dtype, asked.device, asked.threads)
+    warnings.showwarning = lambda message, *rest: print(f"warning: {message}", file=sys.stderr)
     result = run(
         source if asked.workers > 1 else loaded,
         load_any_order(asked.model, asked.reference_dtype, asked.device),

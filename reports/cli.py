@@ -330,7 +330,14 @@ def validate(
         typer.Option(help="Any-order models: ltr, rtl, confidence, random:SEED, ...; repeatable. Default: ltr and confidence."),
     ] = None,
     horizon: Annotated[
-        int | None, typer.Option(help="Any-order models: no position before an unresolved one that lies so far before it.")
+        int | None,
+        typer.Option(
+            help="Any-order models: no position before an unresolved one that lies so far before it. SetDLM: its own."
+        ),
+    ] = None,
+    output_positions: Annotated[
+        int | None,
+        typer.Option(help="SetDLM: so many output positions after any prompt, past the trained length too; the paper: 1024."),
     ] = None,
     checklist: Annotated[
         bool, typer.Option("--checklist", help="Only try out what the binding takes for granted of a Nemotron release.")
@@ -354,8 +361,8 @@ def validate(
     max_new_tokens = usual.tokens if max_new_tokens is None else max_new_tokens
     threads = usual.threads if threads is None else threads
     any_order = _is_any_order(model)
-    if not any_order and (order or horizon is not None):
-        raise InvalidInput(f"--order and --horizon are for any-order models, and {model!r} is none")
+    if not any_order and (order or horizon is not None or output_positions is not None):
+        raise InvalidInput(f"--order, --horizon and --output-positions are for any-order models, and {model!r} is none")
     by_width = {} if any_order else _schedules(schedule, width, start)
     Limits.of(max_new_tokens)
     for option, value in (("threads", threads), ("repeats", repeats), ("workers", workers), ("sampled", sampled)):
@@ -371,7 +378,7 @@ def validate(
             raise InvalidInput("any-order models are validated at temperature 0, without --baselines")
         asked = Asked(
             model, schedule, width, order, horizon, max_new_tokens, dtype, reference_dtype, device, padded, repeats, folder,
-            workers, threads, start, details, json_file, trace, quiet,
+            workers, threads, start, details, json_file, trace, quiet, output_positions, prompt, prompt_ids is not None,
         )  # fmt: skip
         return validate_any_order(asked, lambda loaded: _texts(loaded, prompts, prompt, prompt_ids))
     torch, loaded = _load_model(model, dtype, device, trust_remote_code)

@@ -213,8 +213,7 @@ def print_any_order(result: AnyOrderValidation, details: bool = False) -> None:
         )  # fmt: skip
         for row in summary.rows:
             key = next(keys[row.name, o, row.width] for o in (order, "", "ltr") if (row.name, o, row.width) in keys)
-            certificate = result.certificates[key]
-            word = "by design not" if row.name == "native" and certificate.certified else _coloured(certificate.verdict)
+            word = "by design not" if key in result.native and row.verdict.certified else _coloured(result.verdict_of(key))
             width = str(row.width) if row.width else ""
             if row.figures is None:
                 shown.add_row(width, row.name, word, *["[red]REFUSED[/]"] * 9)
@@ -237,14 +236,18 @@ def print_any_order(result: AnyOrderValidation, details: bool = False) -> None:
             )
         screen.print(shown)
     for arm in result.arms:
-        certificate = result.certificates[arm.arm.key]
         name = f"{arm.name}{f', {arm.order}' if arm.order else ''}{f', W = {arm.width}' if arm.width else ''}"
-        layers = ", ".join(f"{layer.name} {layer.verdict}" for layer in certificate.layers)
+        if (layer := result.native.get(arm.arm.key)) is not None:
+            said = f"{name}: not exact by design, it accepts tokens that nothing verified; conformance {layer.verdict}"
+            screen.print(f"{said} {layer.detail}" if details or layer.verdict != "EXACT" else said, markup=False)
+            for finding in layer.findings:
+                screen.print(f"  {finding.symptom.upper()} ({finding.stage}): {finding.statement}", markup=False)
+            continue
+        certificate = result.certificates[arm.arm.key]
         if details or not certificate.certified:
             screen.print(str(certificate), markup=False)
-        else:
-            design = "; accepts unverified tokens, by design" if arm.name == "native" else ""
-            screen.print(f"{name}: {layers}{design}", markup=False)
+            continue
+        screen.print(f"{name}: {', '.join(f'{layer.name} {layer.verdict}' for layer in certificate.layers)}", markup=False)
         for flag in certificate.flags:
             screen.print(f"  flagged: {flag}", markup=False)
     for trade in result.trades:
@@ -309,6 +312,8 @@ def _ratio(interval: Interval) -> str:
 
 
 def _spread(interval: Interval, digits: int) -> str:
+    if interval.low is None or interval.high is None:  # one prompt has none
+        return f"{interval.estimate:.{digits}f}"
     return f"{interval.estimate:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
 
 

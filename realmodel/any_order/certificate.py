@@ -6,7 +6,7 @@
                   which it was accepted; the baseline is the serial reference in the tested dtype, replayed under the same
                   orders and groups by plain forwards
 
-The native decoder has no serial reference: only its conformance is looked at.
+The native decoder has no serial reference, and no certificate: of it, only conformance can be looked at.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from proofs_check.decoder import wrong_end
 from proofs_check.findings import Finding
 from realmodel.any_order.conformance import conformance
 from realmodel.any_order.paths import Path, at_once, one_by_one, path_of, readable, serial
@@ -28,7 +27,7 @@ from realmodel.certificate import Certificate, flags
 from realmodel.layers import Layer, Word
 from realmodel.numerics import Divergence, Judged, Ties, concluded, judged, spread
 from realmodel.watching import drafting, watch
-from simulator.any_order import Native, Pairs, Schedule
+from simulator.any_order import Pairs, Schedule
 from simulator.decode import Generation, Policy, generate
 from simulator.errors import InvalidInput
 from simulator.oracles.any_order import AnyOrderModel as Tables
@@ -56,28 +55,35 @@ class Judge:
 
     model: BoundModel
     reference: BoundModel
-    _judged: dict[tuple[Tokens, Path], tuple[Judged, Pairs]] = field(default_factory=dict)
+    _judged: dict[tuple[Tokens, Path], Judged] = field(default_factory=dict)
+    _serial: dict[tuple[Tokens, Path], Path] = field(default_factory=dict)
 
-    def __call__(self, prompt: Tokens, path: Path, limits: Limits) -> tuple[Judged, Pairs]:
-        """`path`, which is not empty, judged; and what the serial reference in the tested dtype accepts under its orders."""
+    def __call__(self, prompt: Tokens, path: Path) -> Judged:
+        """`path`, which is not empty, judged."""
         key = prompt, path
         if key not in self._judged:
             mask, network = self.model.mask_token, self.model.network
             exact = at_once(self.reference.network, prompt, path, mask).cpu()
             plain = [read(network, prompt, path, mask).cpu() for read in (one_by_one, at_once)]
             tokens = torch.tensor([token for _, token in path.predicted])
-            found = judged(exact, tokens, plain, self.model.dtype)
-            reference = path.output  # if it takes the same token everywhere, it comes to the same end
-            if (plain[0].argmax(-1) != tokens).any():
-                reference = serial(network, prompt, path, limits, mask)
-            self._judged[key] = found, reference
+            self._judged[key] = judged(exact, tokens, plain, self.model.dtype)
+            if (plain[0].argmax(-1) == tokens).all():  # the reference takes the same token everywhere and comes to the same end
+                self._serial[key] = path
         return self._judged[key]
+
+    def serial(self, prompt: Tokens, path: Path, limits: Limits) -> Path:
+        """What the serial reference in the tested dtype accepts under the orders and groups of `path`, which is not empty."""
+        self(prompt, path)
+        key = prompt, path
+        if key not in self._serial:
+            self._serial[key] = serial(self.model.network, prompt, path, limits, self.model.mask_token)
+        return self._serial[key]
 
 
 def certify(
     model: BoundModel,
     reference: BoundModel,
-    schedule: Schedule | Native,
+    schedule: Schedule,
     outputs: Sequence[Output],
     limits: Limits,
     start: str = "algorithm",
@@ -93,13 +99,10 @@ def certify(
     """
     few = [(output.name, output.prompt) for output in outputs[:prompts]]
     conforms = conformance(binding or reference, reference, schedule, few, limits, padded, samples)
-    layers = [conforms]
-    if isinstance(schedule, Schedule):
-        numeric = numerics(judge or Judge(model, reference), schedule, outputs, limits, prompts, padded)
-        layers = [rule(schedule), conforms, numeric]
+    layers = (rule(schedule), conforms, numerics(judge or Judge(model, reference), schedule, outputs, limits, prompts, padded))
     tested, exact = (str(each.dtype).removeprefix("torch.") for each in (model, reference))
     seen = drafting(step for output in outputs for step in output.run.steps)
-    return Certificate(schedule.name, schedule.width, start, tested, exact, 0.0, tuple(layers), flags(*seen))
+    return Certificate(schedule.name, schedule.width, start, tested, exact, 0.0, layers, flags(*seen))
 
 
 def rule(schedule: Schedule) -> Layer:
@@ -182,20 +185,21 @@ def numerics(
     divergences: list[Divergence] = []
     ties, noise, largest, baselines = Ties(), 0.0, 0.0, list[Judged]()
     for output in outputs:
-        if problem := wrong_end(output.prompt, output.run.tokens, limits):
-            findings.append(Finding("stop", f"{output.name}: {problem}", stage="end"))
+        tokens = dict(enumerate(output.run.tokens, 1))
+        if len(tokens) != (end := limits.end(tokens, tokens)):
+            findings.append(Finding("stop", f"{output.name}: {len(tokens)} tokens, its end is position {end}", stage="end"))
         path = path_of(output.run.steps)
         if not path.segments:
             continue
-        found, expected = judge(output.prompt, path, limits)
-        baselines.append(found)
+        found, expected = judge(output.prompt, path), judge.serial(output.prompt, path, limits)
+        baselines.append(judge(output.prompt, expected))
         ties.add(found)
         noise, largest = max(noise, found.noise), max(largest, float(found.regrets.max()))
-        if expected != path.output:
-            divergence = _diverged(output.name, path, expected, found)
+        if expected.output != path.output:
+            divergence = _diverged(output.name, path, expected.output, found)
             divergences.append(divergence)
             if divergence.verdict == "FAULT":
-                text = f"serial {list(expected)}\ngot    {list(path.output)}"
+                text = f"serial {list(expected.output)}\ngot    {list(path.output)}"
                 findings.append(Finding("law", str(divergence), text, stage="divergences"))
     pairs = []
     for output in outputs[:again]:
@@ -214,7 +218,7 @@ def numerics(
         if path.segments:
             taken = zip(each.seen, each.run.steps, strict=True)
             logits = torch.cat([seen.logits[: step.advance].double() for seen, step in taken if step.predictions])
-            pairs.append((judge(output.prompt, path, limits)[0], readable(logits, judge.model.mask_token)))
+            pairs.append((judge(output.prompt, path), readable(logits, judge.model.mask_token)))
     equal = f"{len(outputs)} prompts, {len(outputs) - len(divergences)} equal to the serial reference's"
     return concluded(begun, equal, findings, divergences, ties, largest, noise, spread(pairs), baselines)
 

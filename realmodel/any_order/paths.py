@@ -40,17 +40,26 @@ class Path(NamedTuple):
 
 def path_of(steps: Iterable[Step]) -> Path:
     """The path of a run. Calls that do not verify add nothing to it: those of the native decoder, for one."""
+    verified = [step for step in steps if step.predictions]
+    pairs = (zip(step.order[: step.advance], step.predictions, strict=False) for step in verified)
+    return _path(
+        [
+            (tuple((j, token) for j, token in each if token is not None), step.end)
+            for each, step in zip(pairs, verified, strict=True)
+        ]
+    )
+
+
+def _path(calls: Iterable[tuple[Pairs, int | None]]) -> Path:
+    """From what each call accepted, and E after it."""
     held: Pairs = ()
     segments: list[tuple[Pairs, int]] = []
     groups: list[Tokens] = []
     first = 0
-    for step in steps:
-        if not step.predictions:
-            continue
-        tokens = (token for token in step.predictions if token is not None)
-        held += tuple(zip(step.order[: step.advance], tokens, strict=False))
-        groups.append(step.order[: step.advance])
-        left = tuple(pair for pair in held if step.end is None or pair[0] <= step.end)
+    for accepted, end in calls:
+        held += accepted
+        groups.append(tuple(j for j, _ in accepted))
+        left = tuple(pair for pair in held if end is None or pair[0] <= end)
         if len(left) < len(held):
             segments.append((held, first))
             first, held = len(left), left
@@ -84,20 +93,23 @@ def one_by_one(network: Any, prompt: Sequence[int], path: Path, mask_token: int)
     return readable(torch.stack(read), mask_token) if read else torch.empty(0, network.config.vocab_size, dtype=torch.float64)
 
 
-def serial(network: Any, prompt: Sequence[int], path: Path, limits: Limits, mask_token: int) -> Pairs:
-    """What the serial reference of Proposition C.1 accepts under the orders and groups of a path, token by token.
+def serial(network: Any, prompt: Sequence[int], path: Path, limits: Limits, mask_token: int) -> Path:
+    """The path of the serial reference of Proposition C.1 under the orders and groups of another, token by token.
 
     As `reference.serial_greedy`, under any limits.
     """
     held: Pairs = ()
     end = limits.max_new_tokens
+    calls: list[tuple[Pairs, int | None]] = []
     for group in path.groups:
+        before = len(held)
         for position in group:
             token = int(row_logits(network, prompt, held, position, mask_token).argmax())
             held += ((position, token),)
         end = min(end, limits.end(dict(held), group))
+        calls.append((held[before:], end))
         held = tuple(pair for pair in held if pair[0] <= end)
-    return held
+    return _path(calls)
 
 
 def mask_rows(

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import torch
 
 from realmodel.any_order.certificate import Judge, Output, certify
+from realmodel.any_order.conformance import conformance
 from realmodel.any_order.reference import training_logits
 from realmodel.binding import BoundModel
 from realmodel.certificate import Certificate
 from realmodel.efficiency import Arm, Key, Measurement, Prompt, Protocol, Record, Source, measure, opened
 from realmodel.figures import Summary, Verdict, summarise
-from realmodel.layers import Word, worst
+from realmodel.layers import Layer, Word, worst
 from simulator.any_order import Native, Schedule, named, within
 from simulator.records import Limits, Tokens
 from simulator.trace import TracedRequest
@@ -102,14 +103,19 @@ class AnyOrderValidation:
     arms: tuple[AnyArm, ...]
     prompts: tuple[Prompt, ...]
     measurement: Measurement
-    certificates: dict[Key, Certificate]  # by the key of the arm
+    certificates: dict[Key, Certificate]  # by the key of the arm; of all but the native decoder
+    native: dict[Key, Layer]  # the conformance of the native decoder, which is not exact by design
     summaries: dict[str, Summary]  # by order; their keys are (schedule, width)
     trades: tuple[Trade, ...]
 
     @property
     def verdict(self) -> Word:
         """FAULT if an arm is, else NOT RUN if one is, else TIES if one is, else EXACT."""
-        return worst(tuple(certificate.verdict for certificate in self.certificates.values()))
+        return worst(tuple(self.verdict_of(key) for key in (*self.certificates, *self.native)))
+
+    def verdict_of(self, key: Key) -> Word:
+        """Of an arm: of its certificate, or of the native decoder's conformance."""
+        return self.certificates[key].verdict if key in self.certificates else self.native[key].verdict
 
     def again(self, key: Key) -> int:
         """Rows that an arm encoded again."""
@@ -135,6 +141,7 @@ class AnyOrderValidation:
             "horizon": self.horizon,
             "verdict": self.verdict,
             "certificates": [each.plain() | {"arm": key} for key, each in self.certificates.items()],
+            "not_exact_by_design": [each.plain() | {"arm": key} for key, each in self.native.items()],
             "summaries": {order: summary.plain() for order, summary in self.summaries.items()},
             "trades": [trade._asdict() for trade in self.trades],
             "runs": runs,
@@ -168,11 +175,18 @@ def validate(
     loaded = opened(model) if isinstance(model, Source) else model
     judge = Judge(loaded, reference)
     certificates: dict[Key, Certificate] = {}
+    native: dict[Key, Layer] = {}
     for each in certifying(chosen):
         outputs = _outputs(measurement.records, prompts, each.arm.key)
+        if each.name == "native":
+            few = [(output.name, output.prompt) for output in outputs[:certified]]
+            native[each.arm.key] = conformance(reference, reference, each.arm.schedule, few, limits, padded)
+            continue
         certificates[each.arm.key] = certify(
             loaded, reference, each.arm.schedule, outputs, limits, start, judge=judge, prompts=certified, padded=padded
         )
+    verdicts = {key: Verdict(each.certified, each.verdict) for key, each in certificates.items()}
+    verdicts |= {key: Verdict(each.verdict == "EXACT", "not exact by design") for key, each in native.items()}
     return AnyOrderValidation(
         loaded.name,
         str(loaded.dtype).removeprefix("torch."),
@@ -184,8 +198,9 @@ def validate(
         tuple(prompts),
         measurement,
         certificates,
-        _summaries(chosen, measurement.records, certificates),
-        tuple(_trades(reference, chosen, measurement.records, prompts, certificates)),
+        native,
+        _summaries(chosen, measurement.records, verdicts),
+        tuple(_trades(reference, chosen, measurement.records, prompts, verdicts)),
     )
 
 
@@ -200,21 +215,14 @@ def _outputs(records: Sequence[Record], prompts: Sequence[Prompt], key: Key) -> 
     return list(runs.values())
 
 
-def _summaries(chosen: Sequence[AnyArm], records: Sequence[Record], certificates: dict[Key, Certificate]) -> dict[str, Summary]:
+def _summaries(chosen: Sequence[AnyArm], records: Sequence[Record], verdicts: dict[Key, Verdict]) -> dict[str, Summary]:
     """By order: its arms, and those in no order beside them."""
     found = {}
     for order in dict.fromkeys(each.order for each in chosen if each.order) or [""]:
         names = {each.arm.key: each.name for each in chosen if each.order in (order, "") or each.name == "serial"}
         mine = [record._replace(name=names[record.key]) for record in records if record.key in names]
-        verdicts = {
-            (name, key[1]): Verdict(certificates[key].certified, _word(name, certificates[key])) for key, name in names.items()
-        }
-        found[order] = summarise(mine, verdicts)
+        found[order] = summarise(mine, {(name, key[1]): verdicts[key] for key, name in names.items()})
     return found
-
-
-def _word(name: str, certificate: Certificate) -> str:
-    return "not exact by design" if name == "native" and certificate.certified else certificate.verdict
 
 
 def _trades(
@@ -222,12 +230,12 @@ def _trades(
     chosen: Sequence[AnyArm],
     records: Sequence[Record],
     prompts: Sequence[Prompt],
-    certificates: dict[Key, Certificate],
+    verdicts: dict[Key, Verdict],
 ) -> Iterator[Trade]:
     """Of every certified arm that is not left to right, against the outputs left to right, which all schedules share."""
     ids = dict(prompts)
     runs = {(record.key, record.prompt): record for record in records if record.repeat == 0}
-    straight = next((each for each in chosen if each.order == LTR and certificates[each.arm.key].certified), None)
+    straight = next((each for each in chosen if each.order == LTR and verdicts[each.arm.key].certified), None)
     if straight is None:
         return
     nats: dict[tuple[str, Tokens], float] = {}
@@ -238,7 +246,7 @@ def _trades(
         return nats[name, output]
 
     for each in chosen:
-        if each.order == LTR or not certificates[each.arm.key].certified:
+        if each.order == LTR or not verdicts[each.arm.key].certified:
             continue
         mine = [runs[each.arm.key, name] for name in ids]
         theirs = [runs[straight.arm.key, name] for name in ids]
