@@ -99,9 +99,7 @@ def looked_at(folder: Path) -> dict[str, Any]:
         raise InvalidInput(f"config.json of {folder.name!r} must name the architecture {CLASS}, got {told!r}")
     size, mask, eos = (config.get(key) for key in ("vocab_size", "mask_token_id", "eos_token_id"))
     if type(size) is not int or type(mask) is not int or not 0 <= mask < size:
-        raise InvalidInput(
-            f"config.json of {folder.name!r} needs a mask_token_id below its vocab_size {size!r}, got {mask!r}"
-        )
+        raise InvalidInput(f"config.json of {folder.name!r} needs a mask_token_id below its vocab_size {size!r}, got {mask!r}")
     if type(eos) is not int or not 0 <= eos < size or eos == mask:
         raise InvalidInput(f"config.json of {folder.name!r} needs one eos_token_id that is not the mask, got {eos!r}")
     if config.get("dlm_paradigm", "bidirectional") != "bidirectional":
