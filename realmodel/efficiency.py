@@ -32,6 +32,7 @@ from realmodel.binding import BoundModel
 from realmodel.loading import load
 from realmodel.reference import greedy_reference
 from realmodel.results import Damaged, Parameters, Results, digest
+from simulator import engines
 from simulator.chance import Sampled
 from simulator.decode import Generation, generate
 from simulator.errors import InvalidInput
@@ -171,22 +172,27 @@ def measure(
     folder: Path | None = None,
     workers: int = 1,
     progress: Callable[[Iterable[None], int], Iterable[None]] = lambda done, total: done,
+    engine: str = "local",
+    address: str | None = None,
 ) -> Measurement:
     """Run every arm on every prompt, `repeats` times, after a warm-up outside all figures.
 
-    With a `folder` each finished prompt is kept there, and found again by a later call with the same parameters. More than one
-    worker needs a Source, and makes every time contended. `progress` wraps what yields once per prompt, with their number.
+    With a `folder` each finished prompt is kept there, and found again by a later call with the same parameters; workers on
+    other machines need it at the same path. Prompts run where `simulator.engines` runs them. Whatever is not this process
+    alone needs a Source, and makes every time contended. `progress` wraps what yields once per prompt, with their number.
     Raises InvalidInput for a prompt the model cannot take, or two prompts of one name.
     """
-    if workers < 1 or (workers > 1 and not isinstance(model, Source)):
-        raise InvalidInput(f"workers must be >= 1, and 1 for a model that is already loaded; got {workers}")
+    engines.check(engine, workers, address)
+    elsewhere = engine != "local" or workers > 1
+    if elsewhere and not isinstance(model, Source):
+        raise InvalidInput(f"a model that is already loaded runs in this process alone, not on {workers} {engine} workers")
     loaded = opened(model) if isinstance(model, Source) else model
     if len({name for name, _ in prompts}) < len(prompts):
         raise InvalidInput("every prompt needs a name of its own")
     for _, ids in prompts:
         loaded.check_prompt(ids, protocol.limits.max_new_tokens, max(arm.width for arm in protocol.arms))
-    common = _parameters(loaded, protocol, workers > 1)
-    store = Results(folder) if folder else None
+    common = _parameters(loaded, protocol, elsewhere)
+    store = Results(folder.resolve()) if folder else None
     found: dict[str, list[Record]] = {}
     damaged = []
     for prompt in prompts if store else ():
@@ -200,15 +206,13 @@ def measure(
     reused = len(found)
 
     def finished() -> Iterator[None]:
-        from joblib import Parallel, delayed
-
         yield from [None] * reused
-        tasks = (
-            delayed(_task)(model, protocol, prompts[0][1], prompt, number, store, common)
+        tasks = [
+            (model, protocol, prompts[0][1], prompt, number, store, common)
             for number, prompt in enumerate(prompts)
             if prompt[0] not in found
-        )
-        for records in Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)(tasks):
+        ]
+        for records in engines.run(_task, tasks, engine, workers, address):
             found[records[0].prompt] = records
             yield None
 
@@ -313,16 +317,9 @@ def _processor() -> str:
     return next((line.split(": ")[-1] for line in lines if line.startswith("model name")), platform.processor())
 
 
-def _task(
-    model: Source | BoundModel,
-    protocol: Protocol,
-    warm: Tokens,
-    prompt: Prompt,
-    number: int,
-    store: Results | None,
-    common: Parameters,
-) -> list[Record]:
+def _task(task: tuple[Source | BoundModel, Protocol, Tokens, Prompt, int, Results | None, Parameters]) -> list[Record]:
     """One prompt, in whichever process: its records are kept before anyone waits for them."""
+    model, protocol, warm, prompt, number, store, common = task
     loaded = opened(model) if isinstance(model, Source) else model
     _warm_up(loaded, protocol, warm)
     records = measure_prompt(loaded, protocol, prompt, number, common["contended"])

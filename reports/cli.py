@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 from reports.doctor import doctor
 from reports.options import Json, Picture, Prompt, PromptIds, Quiet, Schedules, Seed, Start, Trace, Widths, distinct, writable
 from reports.output import progress, replay_line, write_json, write_whole
+from reports.paper_command import paper
 from reports.report.command import report
 from reports.subjects_command import subjects
 from simulator.errors import ContractError, InvalidInput
@@ -694,6 +695,7 @@ def check_outputs(
 app.command()(report)
 app.command()(doctor)
 app.command()(subjects)
+app.command()(paper)
 
 
 def _texts(loaded: Any, prompts: int, prompt: list[str] | None, prompt_ids: str | None) -> list[tuple[str, tuple[int, ...]]]:
