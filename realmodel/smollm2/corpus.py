@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import platform
 import random
 import re
 import sysconfig
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +26,11 @@ _EXCLUDED_PARTS = {"site-packages", "lib2to3", "idlelib", "test", "tests", "test
 _CHARACTERS = 900  # of a prompt, at most
 _PER_MODULE = 12
 _EXAMPLES = 3
+
+
+def libraries() -> dict[str, str]:
+    """The libraries read, with the versions installed."""
+    return {"CPython": platform.python_version(), **{package: version(package) for package in PACKAGES}}
 
 
 class Function(NamedTuple):

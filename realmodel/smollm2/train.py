@@ -31,6 +31,7 @@ from torch import nn
 
 from realmodel.adapter import AdaptedLinear, MaskEmbedding, ProposalAdapter, attach, projections
 from realmodel.smollm2.attention import GROUPED
+from realmodel.smollm2.corpus import libraries
 from realmodel.training import keep_memory
 
 RANK = 24
@@ -205,7 +206,7 @@ def evaluate(
         leads.append(leading(logits, labels).float().flatten())
     accuracy = [round(x, 3) for x in (hits / seen).tolist()]
     every = torch.cat(leads)
-    return {"accuracy": accuracy, "lead": round(every.mean().item(), 3), "blocks": len(every)}
+    return {"accuracy": accuracy, "lead": round(every.mean().item(), 3), "held_out_blocks": len(every)}
 
 
 def save(parameters: dict[str, nn.Parameter], out: Path, record: dict[str, Any]) -> None:
@@ -259,6 +260,7 @@ def main() -> None:
         state["log"].append(entry)
         print(json.dumps(entry), flush=True)
         record = {
+            "libraries": libraries(),
             "sequences": len(sequences),
             "output_tokens": sum(len(s.tokens) - 1 - s.first for s in sequences),
             "held_out": len(held),
