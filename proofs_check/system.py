@@ -48,11 +48,16 @@ class System:
     def in_time(self, items: Iterable[T], share: float = 0.5) -> Iterator[T]:
         """The items until that share of the limit is over: on a slow machine a stage looks at fewer, and is not taken for
         stuck."""
-        begun = time.monotonic()
-        for item in items:
-            yield item
-            if time.monotonic() - begun > self.limit * share:
-                return
+        return in_time(items, self.limit * share)
+
+
+def in_time(items: Iterable[T], seconds: float) -> Iterator[T]:
+    """The items until that much wall time is over."""
+    begun = time.monotonic()
+    for item in items:
+        yield item
+        if time.monotonic() - begun > seconds:
+            return
 
 
 class Instance(NamedTuple):

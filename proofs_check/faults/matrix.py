@@ -21,6 +21,12 @@ def _battery(system: Any, name: str) -> Report:
     return check_system(system, name)
 
 
+def _any_order(system: Any, name: str) -> Report:
+    from proofs_check.any_order_battery import check_any_order_system
+
+    return check_any_order_system(system, name)
+
+
 def _acceptance(subject: Any, name: str) -> Report:
     from proofs_check.acceptance import check_acceptance
 
@@ -46,6 +52,7 @@ def _decoder(subject: Any, name: str) -> Report:
 
 CHECKERS: dict[Checker, Callable[[Any, str], Report]] = {
     "battery": _battery,
+    "any-order": _any_order,
     "acceptance": _acceptance,
     "drafter": _drafter,
     "decoder": _decoder,

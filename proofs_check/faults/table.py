@@ -11,17 +11,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from proofs_check.faults import outside, rules, schedules, systems
+from proofs_check.any_order_limits import ArgmaxDrafts, ShiftedLaws
+from proofs_check.any_order_limits import FreshLaws as FreshAnyOrderLaws
+from proofs_check.any_order_system import AnyOrderSystem
+from proofs_check.faults import any_order, outside, rules, schedules, systems
 from proofs_check.faults.planting import as_kind, replaced
 from proofs_check.findings import Symptom
 from proofs_check.refutations import FreshLaws, OneEarly, OneLate, ShiftedTokens
 from proofs_check.system import System
+from simulator import any_order as family
+from simulator.any_order.orders import right_to_left, within
 from simulator.laws import Law, Point, argmax
 from simulator.processing import Processing
 from simulator.schedule import Schedule
 from simulator.schedules import branches, linear, packed, quadratic
 
-Checker = Literal["battery", "acceptance", "drafter", "decoder", "certificate", "harness"]  # the last two: realmodel.faults
+Checker = Literal[
+    "battery", "any-order", "acceptance", "drafter", "decoder", "certificate", "harness"
+]  # the last two: realmodel.faults
 Plant = Callable[[Schedule], Schedule]
 
 
@@ -80,8 +87,13 @@ F26 | S | law | cache | mlx-lm#1109, aprender#2014 | the cache is not cropped, c
 F31 | S | law | greedy | paper, D.1 | padding after the draft counts as accepted
 F32 | S | count | counters | several | counters that do not close
 F34 | S | determinism | determinism, requests | several | something is left over from the request before
+F36 | S | law, order, count | greedy, counts | kind K25 | any-order: asked in one order, accepted in another chosen later
+F37 | S | stop, contract | contract, greedy, events | loop | any-order: an EOS does not end the output where it should
+F38 | S | law, order, count | greedy, counts | loop | any-order: ranks behind one without a draft are verified
 F39 | S | law, count | small law, law | several | ties of the argmax are broken differently
 F40 | S | contract, progress, law | contract, greedy | lattice#1373 | constant drafters, or unknown ids, crash or stall it
+F41 | S | law | cache | loop | any-order: accepted pairs keep rows that saw a removed pair
+F42 | S | order | greedy | loop | any-order: a token outside the window
 C01 | L | - | - | mlxcel#992 | sample and match
 C02 | L | - | - | EAGLE#183 | the rule for one-hot proposals, on one-hot proposals
 C03 | L | - | - | vllm#16899 | greedy drafts, stored as point masses
@@ -91,9 +103,12 @@ C06 | S | - | - | costs calls alone | drafters that are wrong, say EOS, or do no
 C07 | S | - | - | exact | any draft length chosen in advance
 C08 | L | - | - | vllm#46781 | block verification
 C09 | S | - | - | vllm#41493 | it stops at an EOS that the target chose inside a draft
+C11 | S, L | - | - | exact | any-order: an order by accepted pairs and laws, whatever it makes of them
 """
 
 P3, L3, Q3, B3 = packed(3), linear(3), quadratic(3), branches((0, 2), 3)
+P_RTL, L_RTL, Q_RTL = family.packed(3, "rtl"), family.linear(3, "rtl"), family.quadratic(3, "rtl")
+RANDOM = family.packed(4, "random:1")
 
 
 def schedule(name: str, plant: Plant, base: Schedule = P3, declared: bool = True) -> Member:
@@ -124,6 +139,18 @@ def drafter(name: str, drawn: Callable[[Law], Law], declared: Callable[[Law], La
 def decoder(name: str, asked: Processing, **parts: Any) -> Member:
     """Tokens alone."""
     return Member(name, "decoder", lambda: (asked, parts))
+
+
+def any_order_schedule(
+    name: str, plant: any_order.Plant, base: family.Schedule = P_RTL, declared: bool = True, **parts: Any
+) -> Member:
+    """`plant` in an any-order schedule."""
+    label = ", ".join(filter(None, (f"any-order {base.name} {base.width}", name)))
+    return Member(label, "any-order", lambda: AnyOrderSystem(plant(base), base if declared else None, **parts))
+
+
+def _kept(schedule: family.Schedule) -> family.Schedule:
+    return schedule
 
 
 def _label(base: Schedule, name: str) -> str:
@@ -160,14 +187,23 @@ _MEMBERS: dict[str, tuple[Member, ...]] = {
         schedule("", schedules.drawn_by(argmax)),
         schedule("", schedules.drawn_by(argmax), L3),
         drafter("", argmax),
+        any_order_schedule("", any_order.kind(ArgmaxDrafts)),
     ),
     "F02": (
         schedule("top-k", schedules.drawn_by(schedules.top_2)),
         schedule("top-p", schedules.drawn_by(schedules.top_p), Q3),
         drafter("top-k", schedules.top_2),
     ),
-    "F03": (schedule("", _kind(FreshLaws)), schedule("", _kind(schedules.FreshOfTaken), Q3)),
-    "F04": (schedule("", _kind(ShiftedTokens)), schedule("", _kind(schedules.Unshifted), Q3)),
+    "F03": (
+        schedule("", _kind(FreshLaws)),
+        schedule("", _kind(schedules.FreshOfTaken), Q3),
+        any_order_schedule("", any_order.kind(FreshAnyOrderLaws)),
+    ),
+    "F04": (
+        schedule("", _kind(ShiftedTokens)),
+        schedule("", _kind(schedules.Unshifted), Q3),
+        any_order_schedule("by position", any_order.kind(ShiftedLaws), RANDOM),
+    ),
     "F05": (
         part("", processed=systems.unprocessed_target),
         decoder("", Processing(temperature=0.6), wrap=systems.unprocessed_target),
@@ -214,6 +250,7 @@ _MEMBERS: dict[str, tuple[Member, ...]] = {
         schedule("overshot", _cutting(schedules.overshoot)),
         schedule("L = 0", _kind(schedules.AlwaysOneCall)),
         part("L = 0 in the loop", drive=systems.makes_a_call_for_nothing),
+        any_order_schedule("L = 0", any_order.kind(any_order.AlwaysOneCall)),
         decoder("overshot", Processing(), schedule=_cutting(schedules.overshoot)(packed(4))),
     ),
     "F25": (
@@ -238,6 +275,29 @@ _MEMBERS: dict[str, tuple[Member, ...]] = {
         schedule("a mode", schedules.with_memory(schedules.Sticky), L3),
         part("the cache", session=systems.TrustsItsCache),
     ),
+    "F36": (
+        any_order_schedule("all matches", any_order.kind(any_order.MatchesFirst)),
+        any_order_schedule("all matches", any_order.kind(any_order.MatchesFirst), L_RTL),
+        any_order_schedule("the surest row first", any_order.kind(any_order.SurestFirst)),
+        any_order_schedule("backwards", any_order.kind(any_order.Backwards), family.packed(4)),
+        any_order_schedule("ordered anew by the draft", any_order.kind(any_order.OrdersAnew), family.linear(3, "confidence")),
+        any_order_schedule("ordered anew by its laws", any_order.kind(any_order.OrdersAnew), family.linear(3, "peak")),
+    ),
+    "F37": (
+        any_order_schedule("nothing discarded", any_order.replaced(append=any_order.keeps_all_beyond)),
+        any_order_schedule("the older not discarded", any_order.replaced(append=any_order.keeps_the_older), Q_RTL),
+        any_order_schedule("E grows back", any_order.replaced(append=any_order.grows_back)),
+        any_order_schedule("E grows back", any_order.replaced(append=any_order.grows_back), L_RTL),
+        any_order_schedule("the end discarded", any_order.replaced(append=any_order.discards_the_end), RANDOM),
+        any_order_schedule("the first accepted end", any_order.replaced(append=any_order.first_accepted_end), Q_RTL),
+        any_order_schedule("markers filled from behind", any_order.replaced(append=any_order.only_own_markers), L_RTL),
+        any_order_schedule("holes left", any_order.kind(any_order.LeavesHoles)),
+    ),
+    "F38": (
+        any_order_schedule("as token 0", any_order.kind(any_order.Padded), RANDOM),
+        any_order_schedule("as token 0, trusted", any_order.kind(any_order.PaddedAndTrusted), RANDOM),
+        any_order_schedule("passed over", any_order.kind(any_order.SkipsGaps), RANDOM),
+    ),
     "F39": (
         part("by the verifier", processed=systems.verifier_ties),
         part("by the drafter", processed=systems.drafter_ties),
@@ -245,6 +305,16 @@ _MEMBERS: dict[str, tuple[Member, ...]] = {
     "F40": (
         rule("index out of range", rules.rule(alpha=_by_index)),
         schedule("waits for an acceptance", _kind(schedules.WaitsForAcceptance)),
+    ),
+    "F41": (
+        any_order_schedule("all", _kept, family.packed(5, "rtl"), session=any_order.KeepsStale),
+        any_order_schedule("all", _kept, family.linear(5, "random:1"), session=any_order.KeepsStale),
+        any_order_schedule("by their number", _kept, family.packed(5, "rtl"), session=any_order.CropsByCount),
+    ),
+    "F42": (
+        any_order_schedule("a bonus", any_order.kind(any_order.BonusOutside)),
+        any_order_schedule("a bonus", any_order.kind(any_order.BonusOutside), L_RTL),
+        any_order_schedule("unresolved positions counted", any_order.replaced(window=any_order.wider_window)),
     ),
     "C01": (
         rule("", rules.sample_and_match, declared=False),
@@ -273,6 +343,7 @@ _MEMBERS: dict[str, tuple[Member, ...]] = {
     "C07": (
         schedule("by the prefix", _kind(schedules.AnyWidth), declared=False),
         schedule("3, 0, 2", lambda s: s, packed((3, 0, 2))),
+        any_order_schedule("by the pairs", any_order.kind(any_order.AnyWidth), family.packed(4, "rtl"), declared=False),
     ),
     "C08": (
         rule("", rules.block_verification, declared=False),
@@ -280,6 +351,14 @@ _MEMBERS: dict[str, tuple[Member, ...]] = {
         function("", rules.block_verification),
     ),
     "C09": (schedule("", _kind(schedules.EndsDraftAtEos), declared=False),),
+    "C11": (
+        any_order_schedule("", any_order.ordered(any_order.by_tokens), declared=False),
+        any_order_schedule("", any_order.ordered(any_order.by_tokens), family.quadratic(4), declared=False),
+        any_order_schedule("by peaks", _kept, family.packed(4, "peak")),
+        any_order_schedule("drafted first", any_order.ordered(any_order.gaps_last(right_to_left)), declared=False),
+        any_order_schedule("within a horizon", _kept, family.packed(4, within(right_to_left, 2))),
+        any_order_schedule("confidence before the draft", _kept, family.linear(4, "confidence")),
+    ),
 }
 
 

@@ -1,5 +1,5 @@
-"""Any-order models given by two functions of the pairs before a position: tables of exact laws, and correctness by what was
-accepted."""
+"""Any-order models given by two functions of the pairs before a position: tables of exact laws, drafters that are right at some
+share of all places, and correctness by what was accepted."""
 
 from __future__ import annotations
 
@@ -57,6 +57,26 @@ def random_tables(vocabulary: int, seed: int, top_weight: int = 5) -> AnyOrderMo
         return RationalLaw.weighted(weights)
 
     return AnyOrderModel(lambda pairs, j: law(("p", pairs, j)), lambda pairs, j: law(("q", pairs, j)))
+
+
+def noisy_pairs(vocabulary: int, seed: int, share: float = 0.7, rigid: float = 0.5) -> AnyOrderModel:
+    """Greedy. The verifier says a token that belongs to the position in a `rigid` share of all contexts, else one by context;
+    the drafter says what the verifier does after the same pairs, but at a share 1 - `share` of all places another token.
+    """
+
+    def pick(*key: object) -> random.Random:
+        return random.Random(repr((seed, *key)))
+
+    def token(pairs: Pairs, j: int) -> int:
+        rng = pick("p", pairs, j)
+        return (pick("text", j) if rng.random() < rigid else rng).randrange(vocabulary)
+
+    def drafted(pairs: Pairs, j: int) -> Peak:
+        rng = pick("q", pairs, j)
+        wrong = rng.random() >= share
+        return Peak((token(pairs, j) + wrong * rng.randint(1, vocabulary - 1)) % vocabulary, rng.random())
+
+    return AnyOrderModel(lambda pairs, j: Peak(token(pairs, j), pick("sure", pairs, j).random()), drafted)
 
 
 def by_accepted(

@@ -25,8 +25,8 @@ from simulator.records import Call, Draft, Limits, State, Step, Tokens
 from simulator.schedule import Schedule
 from simulator.schedules import STARTS, ar, branches, linear, packed, quadratic
 
-FAULTS = [f"F{number:02}" for number in (*range(1, 27), 31, 32, 34, 39, 40)]
-CONTROLS = [f"C{number:02}" for number in range(1, 10)]
+FAULTS = [f"F{number:02}" for number in (*range(1, 27), 31, 32, 34, *range(36, 43))]
+CONTROLS = [f"C{number:02}" for number in (*range(1, 10), 11)]
 
 
 def test_every_row_is_there() -> None:
