@@ -1,5 +1,6 @@
 """Training on blocks is drafting: the rows the adapter learns on are the proposal rows of a packed call."""
 
+import json
 import random
 from itertools import pairwise
 
@@ -12,6 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 from realmodel.adapter import ProposalAdapter  # noqa: E402
 from realmodel.smollm2 import train  # noqa: E402
 from realmodel.smollm2.attention import GROUPED  # noqa: E402
+from realmodel.smollm2.card import FOLDER, card, measured  # noqa: E402
 from realmodel.smollm2.model import bound  # noqa: E402
 from simulator.records import Call  # noqa: E402
 
@@ -90,3 +92,27 @@ def test_rounds_start_behind_what_was_right():
     lead[:] = 3
     found = train.starts(sequence, lead, random.Random(0))
     assert {b - a for a, b in pairwise(found)} == {4}
+
+
+def test_the_card_is_that_of_the_training_shipped():
+    assert (FOLDER / "MODEL_CARD.md").read_text() == card(json.loads((FOLDER / "training.json").read_text()))
+
+
+def test_the_card_shows_what_a_validation_measured():
+    figures = {"tokens": 30, "nfe": 20, "wall": 1.5, "rows": 1}
+    row = {"name": "packed", "width": 4, "verdict": {"certified": True, "words": "EXACT"}, "figures": figures}
+    parameters = {"max_new_tokens": 10, "dtype": "float32", "threads": 2, "hardware": "a processor"}
+    summary = {"prompts": 3, "rows": [row, row | {"name": "linear", "figures": None}]}
+    kept = measured({"replay": "packedss validate", "rows": [{"parameters": parameters, "summary": summary}]})
+    text = card(json.loads((FOLDER / "training.json").read_text()) | {"decoding": kept})
+    assert "| packed | 4 | EXACT | 30 | 20 | 1.500 | 75.0 | 20.0 |" in text
+    assert "linear |" not in text
+
+
+def test_grouped_attention_is_attention():
+    tokens = torch.arange(3, 21)[None]
+    mask = torch.ones(1, 18, dtype=torch.long)
+    mask[0, :4] = 0
+    with torch.no_grad():
+        expected, found = (tiny(name)(tokens, attention_mask=mask).logits[0, 4:] for name in ("sdpa", GROUPED))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
