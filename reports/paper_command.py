@@ -47,7 +47,9 @@ def paper(
     ] = None,
     temperature: Annotated[list[float] | None, typer.Option(help="0 or 1; repeatable. Default: both.")] = None,
     order: Annotated[list[str] | None, typer.Option(help="Any-order models; repeatable. Default: ltr and confidence.")] = None,
-    width: Annotated[int, typer.Option("--width", "-w", help="Any-order models: the window W.")] = 8,
+    width: Annotated[
+        int | None, typer.Option("--width", "-w", help="Any-order models: the window W. Default: SetDLM's own; 8 for others.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="Only the first problems of every task.")] = None,
     cap: Annotated[int | None, typer.Option(help="Output tokens, instead of each task's own cap.")] = None,
     draws: Annotated[
@@ -241,6 +243,8 @@ def print_plan(prepared: Prepared, times: Iterable[Time], memory: Memory, engine
     blocks = "by the probe; the estimate takes the paper's" if plan.blocks is None else dict(plan.blocks)
     if not plan.any_order:
         print(f"  block sizes: {blocks}")
+    if prepared.past:
+        print(f"  {prepared.past} prompts go, with their output positions, past the length that the model was trained on")
     if not engine.alone:
         print("  several processes share the machine: no times will be shown; counts, grades and certificates stand")
 

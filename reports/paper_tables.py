@@ -302,8 +302,9 @@ def trajectories(found: Sequence[View]) -> PaperTable:
                          Entry("; ".join(each.examples))))  # fmt: skip
     caption = (
         "Greedy outputs beside those of Linear-SS on the same prompts. Examined: differences held against the reference; a tie"
-        " is one that plain autoregressive decoding in the tested dtype could have made, a fault is not. Labels: prompts that"
-        " one answered right and the other wrong."
+        " is one that plain autoregressive decoding in the tested dtype could have made, a fault is not; in an order by"
+        " confidence, where schedules go different ways, a tie is a pair of outputs both right along their own. Labels: prompts"
+        " that one answered right and the other wrong."
     )
     columns = ("model", "task", "methods", "different", "examined", "ties", "faults", "labels", "examples")
     return PaperTable("trajectories", "Output trajectories", caption, columns, tuple(rows), 3)

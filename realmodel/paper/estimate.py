@@ -6,16 +6,16 @@ certificates come on top and are not in it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 
 from realmodel.binding import BoundModel
-from realmodel.efficiency import Prompt, Protocol, measure
+from realmodel.efficiency import Prompt, measure
 from realmodel.paper.plan import Job
 from simulator.errors import InvalidInput
-from simulator.records import Limits
 
 _PROMPTS, _TOKENS = 2, 32  # of a job's first arms
 
@@ -48,8 +48,8 @@ class Memory(NamedTuple):
 
 def time_of(model: BoundModel, job: Job, prompts: Sequence[Prompt], seed: int, padded: bool | None) -> Time:
     """Measured on the first prompts, with a few tokens each."""
-    few = Limits.of(min(_TOKENS, job.cap), model.eos)
-    protocol = Protocol(tuple(each.arm for each in job.contenders), few, 1, job.temperature, seed, padded)
+    few = job._replace(cap=min(_TOKENS, job.cap), draws=1)
+    protocol = few.protocol(model, seed, padded)
     records = measure(model, prompts[:_PROMPTS], protocol).records
     per_token = 0.0
     for each in job.contenders:
@@ -84,10 +84,18 @@ def _available(device: torch.device) -> int | None:
         return None
 
 
-def fits(job: Job, model: BoundModel, prompts: Sequence[Prompt]) -> None:
-    """Raise InvalidInput, naming the task, for a prompt that the model cannot take with its output."""
+def fits(job: Job, model: BoundModel, prompts: Sequence[Prompt]) -> int:
+    """How many of the prompts go, with their outputs, past the length that the model was trained on.
+
+    Raises InvalidInput, naming the task, for a prompt that the model cannot take.
+    """
+    past = 0
     for name, ids in prompts:
         try:
-            model.check_prompt(ids, job.cap, max(each.width for each in job.contenders))
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                model.check_prompt(ids, job.cap, max(each.width for each in job.contenders))
+            past += bool(warned)
         except InvalidInput as error:
             raise InvalidInput(f"{job.task.name}, problem {name[:60]}: {error}") from error
+    return past

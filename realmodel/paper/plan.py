@@ -6,21 +6,23 @@ included, and Linear-SS makes 1 + 2T calls (INIT, NFE-CONV). Any-order models st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from realmodel.any_order.loading import is_any_order
+from realmodel.any_order.session import AnyOrderModel
 from realmodel.any_order.validate import LTR
 from realmodel.any_order.validate import arms as any_order_arms
+from realmodel.binding import BoundModel
 from realmodel.decomposition import PROBE_PROMPTS, adapter_rows, iteration_calls
 from realmodel.efficiency import Arm, Protocol, Source
 from realmodel.paper.study import PROBE
+from realmodel.setdlm import SetDLM
 from realmodel.tasks import TASKS, Problem, Task
 from simulator.errors import InvalidInput
 from simulator.records import Limits
-from simulator.schedule import Schedule
 from simulator.schedules import named
 
 SCHEDULES = ("linear", "packed", "quadratic")
@@ -62,10 +64,14 @@ class Job(NamedTuple):
             f"the probe on {self.task.name}" if self.kind == PROBE else f"{self.task.name} at temperature {self.temperature:g}"
         )
 
-    def protocol(self, eos: int | Iterable[int] | None, seed: int, padded: bool | None) -> Protocol:
+    def limits(self, model: BoundModel) -> Limits:
+        """When an output ends."""
+        return model.limits(self.cap) if isinstance(model, AnyOrderModel) else Limits.of(self.cap, model.eos)
+
+    def protocol(self, model: BoundModel, seed: int, padded: bool | None) -> Protocol:
         """What `measure` runs."""
         arms = tuple(each.arm for each in self.contenders)
-        return Protocol(arms, Limits.of(self.cap, eos), self.draws, self.temperature, seed, padded)
+        return Protocol(arms, self.limits(model), self.draws, self.temperature, seed, padded)
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class Plan:
     probe: tuple[int, ...] = PROBE_BLOCKS
     temperatures: tuple[float, ...] = (0.0, 1.0)
     orders: tuple[str, ...] = (LTR, "confidence")  # any-order models
-    width: int = 8  # any-order models: W of all schedules
+    width: int | None = None  # any-order models: W of all schedules; None: SetDLM's own, 8 for others
     limit: int | None = None  # problems of each task
     cap: int | None = None  # instead of each task's own
     draws: int | None = None  # at temperature 1, instead of each task's own
@@ -98,7 +104,7 @@ class Plan:
         if not self.temperatures or not set(self.temperatures) <= set(STARTS):
             raise InvalidInput(f"the paper's temperatures are 0 and 1, got {list(self.temperatures)}")
         if self.any_order:
-            self._contenders({})
+            self._any_order(self.width or 8, None)
             return
         if unknown := set(self.named) - {"ar", *SCHEDULES}:
             raise InvalidInput(f"unknown schedule {sorted(unknown)[0]!r}; allowed: ar, {', '.join(SCHEDULES)}")
@@ -154,12 +160,16 @@ class Plan:
         cap = PROBE_CAP if self.cap is None else self.cap
         return Job(PROBE, TASKS[PROBE_TASK], few, contenders, 0.0, cap, 1, STARTS[0.0])
 
-    def jobs(self, problems: dict[str, tuple[Problem, ...]], blocks: dict[str, int]) -> list[Job]:
-        """Every task at every temperature, with the block size of every schedule."""
+    def jobs(self, problems: dict[str, tuple[Problem, ...]], blocks: dict[str, int], model: BoundModel) -> list[Job]:
+        """Every task at every temperature, with the block size of every schedule; an any-order model's are greedy."""
         found = []
         for temperature in (0.0,) if self.any_order else self.temperatures:
             start = ANY_ORDER_START if self.any_order else STARTS[temperature]
-            contenders = self._contenders(blocks, start)
+            if self.any_order:
+                own = (model.window, model.horizon) if isinstance(model, SetDLM) else (8, None)
+                contenders = self._any_order(self.width or own[0], own[1])
+            else:
+                contenders = tuple(_contender(name, blocks.get(name, 1) - 1, start) for name in self.named)
             for name, _ in self.tasks:
                 task = TASKS[name]
                 draws = 1 if temperature == 0 else self.draws or task.draws
@@ -167,11 +177,9 @@ class Plan:
                 found.append(Job("task", task, problems[name], contenders, temperature, cap, draws, start))
         return found
 
-    def _contenders(self, blocks: dict[str, int], start: str = ANY_ORDER_START) -> tuple[Contender, ...]:
-        if self.any_order:
-            chosen = any_order_arms(self.named, [self.width], self.orders, ANY_ORDER_START)
-            return tuple(Contender(each.name, each.order, each.width, each.arm) for each in chosen)
-        return tuple(_contender(name, blocks.get(name, 1) - 1, start) for name in self.named)
+    def _any_order(self, width: int, horizon: int | None) -> tuple[Contender, ...]:
+        chosen = any_order_arms(self.named, [width], self.orders, ANY_ORDER_START, horizon)
+        return tuple(Contender(each.name, each.order, each.width, each.arm) for each in chosen)
 
 
 def _contender(name: str, width: int, start: str) -> Contender:
@@ -208,8 +216,3 @@ def blocks_of(text: str) -> tuple[tuple[str, int], ...]:
             )
         found[name] = int(size)
     return tuple(found.items())
-
-
-def is_schedule(contender: Contender) -> bool:
-    """Whether it is a left-to-right schedule."""
-    return isinstance(contender.arm.schedule, Schedule)

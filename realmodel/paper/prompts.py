@@ -10,7 +10,9 @@ from realmodel.binding import BoundModel
 from realmodel.efficiency import Prompt, Source
 from realmodel.loading import SMOLLM2
 from realmodel.nemotron.loading import WITH_ADAPTER, folder_of, is_nemotron
+from realmodel.setdlm import SetDLM
 from realmodel.tasks import Problem
+from realmodel.tasks.mathematics import SETDLM_INSTRUCTION
 from simulator.errors import InvalidInput
 from simulator.records import Tokens
 
@@ -20,6 +22,8 @@ def prompts_of(source: Source, model: BoundModel, problems: Sequence[Problem]) -
 
     Raises InvalidInput when the template of the model cannot be used.
     """
+    if isinstance(model, SetDLM):
+        return [(problem.id, model.gsm8k_prompt(_question(model, problem))) for problem in problems]
     template = _template(source)
     if template is None:
         return [(problem.id, _encoded(model, problem.text, special=True)) for problem in problems]
@@ -46,6 +50,13 @@ def text_of(model: BoundModel, tokens: Tokens) -> str:
     known = [token for token in tokens if token < model.tokenizer.get_vocab_size()]
     text: str = model.tokenizer.decode(known)
     return text
+
+
+def _question(model: BoundModel, problem: Problem) -> str:
+    asked = problem.messages[-1]["content"]
+    if not asked.startswith(SETDLM_INSTRUCTION):
+        raise InvalidInput(f"{model.name} answers questions of GSM8K as its authors ask them: the task gsm8k-setdlm")
+    return asked.removeprefix(SETDLM_INSTRUCTION)
 
 
 def _encoded(model: BoundModel, text: str, special: bool) -> Tokens:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import torch
 
 from realmodel.binding import BoundModel
 from realmodel.decomposition import chosen_widths
+from realmodel.dualmode import DualModeModel
 from realmodel.efficiency import Arm, Measurement, Prompt, Protocol, Record, Source, measure, opened
 from realmodel.figures import Verdict, summarise
 from realmodel.paper import study
@@ -23,9 +25,10 @@ from realmodel.paper.plan import PAPER_BLOCKS, Job, Plan
 from realmodel.paper.prompts import prompts_of, text_of
 from realmodel.paper.study import Cell, Method, Reason, Study
 from realmodel.results import Parameters, Results, digest
+from realmodel.setdlm import SetDLM
 from realmodel.tasks import Grade, Problem
 from simulator.errors import InvalidInput
-from simulator.records import Limits, Tokens
+from simulator.records import Tokens
 
 _REASONS = 8  # of a method's wrong answers, the most frequent
 _LONGEST_REASON = 160  # characters
@@ -63,6 +66,7 @@ class Prepared:
     model: BoundModel
     problems: dict[str, tuple[Problem, ...]]
     prompts: dict[str, list[Prompt]]
+    past: int = 0  # prompts that go, with their outputs, past the length the model was trained on, as the paper's do (E.1)
 
     def of(self, job: Job) -> list[Prompt]:
         """The prompts of a job."""
@@ -72,7 +76,7 @@ class Prepared:
         """The probe, and every job; where the probe is still to choose, with the paper's block sizes."""
         blocks = dict(self.plan.blocks or PAPER_BLOCKS.items())
         probe = self.plan.probing(self.problems)
-        return [*([probe] if probe else []), *self.plan.jobs(self.problems, blocks)]
+        return [*([probe] if probe else []), *self.plan.jobs(self.problems, blocks, self.model)]
 
 
 def prepare(plan: Plan) -> Prepared:
@@ -80,11 +84,12 @@ def prepare(plan: Plan) -> Prepared:
     problems = plan.problems()
     with in_memory("loading the model"):
         model = opened(plan.source)
+    if isinstance(model, SetDLM):
+        model.beyond = True
     prompts = {name: prompts_of(plan.source, model, found) for name, found in problems.items()}
     prepared = Prepared(plan, model, problems, prompts)
-    for job in prepared.provisional():
-        fits(job, model, prepared.of(job))
-    return prepared
+    past = sum(fits(job, model, prepared.of(job)) for job in prepared.provisional())
+    return replace(prepared, past=past)
 
 
 def estimate(prepared: Prepared, care: Care) -> tuple[list[Time], Memory]:
@@ -117,7 +122,7 @@ def run(
     reference: BoundModel | None = None
     blocks = dict(plan.blocks or ())
     probe = plan.probing(prepared.problems)
-    waiting = [probe] if probe else plan.jobs(prepared.problems, blocks)
+    waiting = [probe] if probe else plan.jobs(prepared.problems, blocks, model)
     while waiting:
         job = waiting.pop(0)
         prompts = prepared.of(job)
@@ -130,7 +135,8 @@ def run(
         if reference is None:
             with in_memory("loading the reference"):
                 reference = opened_reference(plan.source, care)
-        by = Certifier(model, reference, kept, min(care.prompts, len(prompts)), care.sampled, care.ties, plan.seed, plan.padded)
+        few = min(care.prompts, len(prompts))
+        by = Certifier(model, job.limits(model), reference, kept, few, care.sampled, care.ties, plan.seed, plan.padded)
         with in_memory(f"certifying {job.name}", folder):
             cell = _certified(by, job, prompts, measured, grades, runs.path, shown)
         result = _added(result, cell, prepared, measured)
@@ -138,7 +144,7 @@ def run(
         if job.kind == study.PROBE:
             blocks = _chosen(job, measured, cell)
             said("chosen by the probe: " + ", ".join(f"{name} B = {size}" for name, size in blocks.items()))
-            waiting = plan.jobs(prepared.problems, blocks)
+            waiting = plan.jobs(prepared.problems, blocks, model)
     assert result is not None
     return result
 
@@ -177,9 +183,10 @@ def _out_of_memory(error: BaseException) -> bool:
 
 def _decode(prepared: Prepared, job: Job, prompts: list[Prompt], folder: Path, engine: Engine, shown: Shown) -> Measurement:
     plan = prepared.plan
-    protocol = job.protocol(prepared.model.eos, plan.seed, plan.padded)
+    protocol = job.protocol(prepared.model, plan.seed, plan.padded)
     source = prepared.model if engine.alone else plan.source
-    with in_memory(f"decoding {job.name}", folder):
+    with in_memory(f"decoding {job.name}", folder), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the trained length: said in the plan
         return measure(
             source, prompts, protocol, folder / "runs", engine.workers,
             lambda done, total: shown(done, total, f"decoding {job.name}"),
@@ -222,9 +229,8 @@ def _certified(
 ) -> Cell:
     """The cell with its verdicts. A fault found in an output beyond the certified prompts is a fault of its arm."""
     references: dict[str, Tokens] = {}
-    if job.temperature == 0 and not measured_any_order(by.model):
-        limits = Limits.of(job.cap, by.model.eos)
-        alone = Protocol((Arm(None),), limits, 1, 0.0, by.seed, by.padded)
+    if job.temperature == 0 and isinstance(by.model, DualModeModel):
+        alone = Protocol((Arm(None),), by.limits, 1, 0.0, by.seed, by.padded)
         made = measure(by.model, list(prompts[: by.prompts]), alone, runs,
                        progress=lambda done, total: shown(done, total, f"transformers' generate, {job.name}"))  # fmt: skip
         references = {record.prompt: record.tokens for record in made.records}
@@ -253,13 +259,6 @@ def _certified(
         study.arranged(rows, len(methods), names, job.draws), tuple(each.trajectory for each in parted),
         tuple(_reasons(grades)), tuple(each.evidence for each in found),
     )  # fmt: skip
-
-
-def measured_any_order(model: BoundModel) -> bool:
-    """Whether the model has no transformers' generate to be compared with."""
-    from realmodel.dualmode import DualModeModel
-
-    return not isinstance(model, DualModeModel)
 
 
 def columns(record: Record) -> tuple[float, ...]:

@@ -343,6 +343,32 @@ def _heat(prompt: Mapping[str, Any], width: int, bands: int = 48) -> Heat:
                 tuple(str(j + 1) for j in range(width)), tuple(shares))  # fmt: skip
 
 
+# --- the paper's protocol ---------------------------------------------------------------------------------------------------
+
+
+def _paper(result: Result) -> Section:
+    """The tables as `packedss paper` made them."""
+    found = result.rows[0]
+    blocks: list[Block] = []
+    for study in found["studies"]:
+        words = _counted(Counter(study["verdicts"]))
+        shared = "; several processes shared the machine, so there are no times" if study["contended"] else ""
+        blocks.append(Text(f"{study['model']}: {len(study['cells'])} cells, certificates: {words}{shared}"))
+    for at, each in enumerate(found["tables"]):
+        lines = [
+            [Cell(entry["text"], (0, "tables", at, "rows", i, j), TONES.get(entry["text"], "")) for j, entry in enumerate(row)]
+            for i, row in enumerate(each["rows"][:_MOST])
+        ]
+        numeric = range(each["words"], len(each["columns"]))
+        number, title = each["id"][1:], each["title"]
+        made = table([str(column) for column in each["columns"]], lines, numeric, f"{title}. {each['caption']}")
+        blocks.append(More(f"Table {number}: {title}" if number.isdecimal() else title, (made,)))
+    models = ", ".join(str(study["model"]) for study in found["studies"])
+    word = found["verdict"]
+    headline = f"{models}: {len(found['tables'])} tables; {'nothing at fault' if word == 'holds' else word}"
+    return _made(result, f"The paper's protocol: {models}", word, headline, *blocks)
+
+
 # --- anything else ------------------------------------------------------------------------------------------------------------
 
 
@@ -376,4 +402,5 @@ _MAKERS: dict[str, Callable[[Result], Section]] = {
     "sweep": _sweep,
     "validate": _validate,
     "audit": _audit,
+    "paper": _paper,
 }
