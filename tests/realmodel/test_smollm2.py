@@ -18,6 +18,7 @@ from realmodel.baselines import baselines, run_baseline  # noqa: E402
 from realmodel.loading import held_out_prompts, load  # noqa: E402
 from realmodel.reference import greedy_reference  # noqa: E402
 from realmodel.smollm2 import chat, corpus, fetch, model  # noqa: E402
+from realmodel.watching import watch  # noqa: E402
 from reports.cli import app  # noqa: E402
 from simulator import InvalidInput  # noqa: E402
 from simulator.chance import Sampled  # noqa: E402
@@ -212,7 +213,18 @@ def test_verifier_rows_are_bitwise_those_without_the_adapter(here):
     bound.adapter.select = lambda count, first: None  # the same call, adapter off
     _, plain = bound.session().logits(call)
     assert torch.equal(drafted[:4], plain[:4])
-    assert (drafted[4:] - plain[4:]).abs().min(-1).values.max() > 0  # and it does act on the proposals
+    assert (drafted[4:] - plain[4:]).abs().amax(-1).min() > 0.01  # and it does act on the proposals
+    bound.adapter.select = lambda count, first: setattr(bound.adapter, "rows", slice(0, count))  # planted: on every row
+    _, spoiled = bound.session().logits(call)
+    assert (spoiled[:4] - plain[:4]).abs().amax(-1).min() > 0.01
+
+
+def test_laws_of_a_sampled_request_are_read_right(here):
+    bound, limits = load("smollm2"), Limits.of(24, 2)
+    watched = watch(bound.session(1.0), named("packed", 3), "", PROMPT, limits, Sampled(1))
+    assert [seen.misread for seen in watched.seen] == [""] * len(watched.seen)
+    assert max(watched.run.tokens) < len(TOKENS)
+    assert sum(len(block or ()) for seen in watched.seen for block in seen.reply.proposals) > 0
 
 
 @pytest.mark.parametrize("name", ["smollm2", "smollm2:plain"])
