@@ -8,7 +8,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: verify test test-full lint proofs bench clean distclean
+.PHONY: verify test test-full lint proofs docs bench clean distclean
 
 verify: $(READY)
 	$(BIN)/packedss prove
@@ -36,6 +36,10 @@ proofs:
 	@cd out/rocq && coq_makefile -f _CoqProject -o Makefile $(PROOFS)
 	@$(MAKE) --no-print-directory -C out/rocq -j 2
 	@echo "What was proved, in words: docs/proofs.md; as Rocq states it: packedss prove --check 'proved/*'"
+
+docs: $(READY)
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "Read them: out/docs/index.html"
 
 bench: $(READY)
 	$(BIN)/python -m reports.bench
