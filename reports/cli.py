@@ -31,6 +31,7 @@ _MAX_WIDTH = 1024  # Quadratic-SS proposes W (W + 1) tokens a call: beyond this 
 app = typer.Typer(
     rich_markup_mode=None,
     help="Is a self-speculative decoding schedule exact, and what does it cost?",
+    epilog="Exit codes: 0 it holds, 1 something was found that does not, 2 it could not run or a check did not reach its case.",
 )
 
 
@@ -227,6 +228,7 @@ def cost_map(
         bool, typer.Option("--branches", help="The best branch set of one width instead of the winner.")
     ] = False,
     steps: Annotated[int, typer.Option(help="Columns and rows of the map.")] = 25,
+    json_file: Json = None,
     quiet: Quiet = False,
 ) -> int:
     """Which schedule gives the most tokens per unit of time, over the drafter and the price tau + delta n of a call (exact)."""
@@ -254,13 +256,18 @@ def cost_map(
         return law_of(parse(drafter.replace("X", repr(x))), cap)
 
     law(low), law(high)  # whatever is wrong with the family is said before the work
+    drawn: maps.SetMap | maps.CostMap
     if branches:
-        figure = plots.best_set(maps.set_map(law, xs, ratios, widths[0]), "X", drafter)
+        drawn = maps.set_map(law, xs, ratios, widths[0])
+        figure = plots.best_set(drawn, "X", drafter)
     else:
-        figure = plots.winner_map(maps.cost_map(law, xs, ratios, widths), "X", drafter)
+        drawn = maps.cost_map(law, xs, ratios, widths)
+        figure = plots.winner_map(drawn, "X", drafter)
     plots.save(figure, plot)
     if not quiet:
         print(f"drawn: {plot}")
+    arguments = {"drafter": drafter, "from": low, "to": high, "width": widths, "branches": branches, "steps": steps}
+    write_json(json_file, "map", arguments, drawn.plain())
     replay_line(quiet)
     return 0
 

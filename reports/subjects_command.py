@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reports.environment import package_version
+from reports.options import Json, Quiet
 from reports.output import progress, replay_line, write_json, write_whole
 from simulator.errors import InvalidInput
 
@@ -47,9 +48,9 @@ def subjects(
     tokens: Annotated[int, typer.Option(help="Output tokens of each sampled subject.")] = 2000,
     prompts: Annotated[int, typer.Option(help="Prompts of a loaded model.")] = 6,
     dtype: Annotated[str, typer.Option(help="Of a loaded model: float64, float32 or bfloat16.")] = "float32",
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the verdicts to this file as JSON.")] = None,
+    json_file: Json = None,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write them to this file as a table.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing.")] = False,
+    quiet: Quiet = False,
 ) -> int:
     """transformers' own speculative decoders under examination: is their output that of plain generate?"""
     if seed < 0 or tokens < 1 or prompts < 1:

@@ -6,7 +6,7 @@ The first is simulated, with intervals; maps come from exact laws in the long ru
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -70,6 +70,19 @@ class CostMap(NamedTuple):
     widths: tuple[int, ...]
     contests: tuple[tuple[Contest, ...], ...]  # [ratios][xs], in tokens per delta
 
+    def plain(self) -> list[dict[str, Any]]:
+        """For JSON, a place of the map a row: the winner, and the best of each kind with its width."""
+        return [
+            {"x": x, "ratio": ratio, "winner": each.winner, "ar": {"throughput": each.ar}}
+            | {
+                kind: {"schedule": best.schedule.name, "width": best.width, "throughput": best.throughput}
+                for kind, best in each._asdict().items()
+                if kind != "ar"
+            }
+            for ratio, contests in zip(self.ratios, self.contests, strict=True)
+            for x, each in zip(self.xs, contests, strict=True)
+        ]
+
 
 def cost_map(law: LawAt, xs: Sequence[float], ratios: Sequence[float], widths: Sequence[int]) -> CostMap:
     """The best of each kind at its own best width. Branch sets: all up to W = 8, beyond that grown greedily.
@@ -93,6 +106,14 @@ class SetMap(NamedTuple):
     width: int
     sets: tuple[tuple[tuple[int, ...], ...], ...]  # [ratios][xs]
     greedy: bool  # sets were grown one by one, not compared with all others
+
+    def plain(self) -> list[dict[str, Any]]:
+        """For JSON, a place of the map a row."""
+        return [
+            {"x": x, "ratio": ratio, "width": self.width, "branches": chosen, "greedy": self.greedy}
+            for ratio, sets in zip(self.ratios, self.sets, strict=True)
+            for x, chosen in zip(self.xs, sets, strict=True)
+        ]
 
 
 def set_map(law: LawAt, xs: Sequence[float], ratios: Sequence[float], width: int) -> SetMap:

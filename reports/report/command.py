@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from reports.output import shown, write_whole
+from reports.options import Json, Quiet
+from reports.output import shown, write_json, write_whole
 from simulator.errors import InvalidInput
 
 
@@ -17,7 +18,8 @@ def report(
     to: Annotated[Path | None, typer.Option("--to", help="The page to write. Default: report.html in that folder.")] = None,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write the same content as Markdown.")] = None,
     opened: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing.")] = False,
+    json_file: Json = None,
+    quiet: Quiet = False,
 ) -> int:
     """One self-contained HTML page from what the commands wrote with --json and --trace, with a step-by-step explorer."""
     from reports.report.build import build
@@ -29,6 +31,8 @@ def report(
     write_whole(target, [built.html()])
     if markdown is not None:
         write_whole(markdown, [built.markdown()])
+    row = {"page": target.name, "results": built.results, "traces": built.traces, "skipped": built.skipped}
+    write_json(json_file, "report", {"from": str(folder)}, [row])
     if not quiet:
         for file, why in built.skipped:
             print(f"not read: {shown(file, 200)}: {shown(why, 300)}")

@@ -59,7 +59,8 @@ def gather(folder: Path) -> Gathered:
                         raise ValueError("no trace: its first line is not a trace's")
                 traces.append(path)
             else:
-                results.append(_result(name, json.loads(path.read_text(encoding="utf-8", errors="replace"))))
+                result = _result(name, json.loads(path.read_text(encoding="utf-8", errors="replace")))
+                results += [] if result.command == "report" else [result]  # a report is no result
         except (ValueError, OSError, RecursionError) as error:
             skipped.append((name, _reason(error)))
     if not results and not traces:
