@@ -493,10 +493,18 @@ def audit(
 @app.command()
 def check(
     schedule: Annotated[
-        str, typer.Argument(help="ar, linear, packed, quadratic, branches:0,2,..., or module:Object of yours.")
+        str,
+        typer.Argument(
+            help="ar, linear, packed, quadratic, branches:0,2,..., or module:Object of yours; any-order:packed or"
+            " any-order:module:Object; order:confidence or order:module:policy, an order policy by itself."
+        ),
     ],
     declares: Annotated[
         str | None, typer.Option(help="The schedule whose calls it must make; a built-in one declares itself.")
+    ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(help="Any-order: ltr, rtl, confidence, peak, random:SEED, 3,1,2,... or module:policy. Default: ltr."),
     ] = None,
     width: Annotated[int, typer.Option("--width", "-w", help="Width W of a built-in schedule and of the declared one.")] = 3,
     start: Start = "algorithm",
@@ -505,25 +513,13 @@ def check(
     quiet: Quiet = False,
 ) -> int:
     """The battery on a schedule: is it exact, and does it make the calls it declares? Yours runs in a child process."""
-    from proofs_check.battery import check_schedule
-    from proofs_check.loading import load
-    from simulator.schedules import NAMES, named
+    from reports.schedule_check import checked
 
-    if not limit > 0:
-        raise InvalidInput(f"--limit must be > 0 seconds, got {limit}")
-    policy = named(declares, width, start) if declares else None
-    if schedule.split(":")[0] in {name.split(":")[0] for name in NAMES}:
-        subject = named(schedule, width, start)
-        policy = policy or subject
-        source = f"schedule = named({schedule!r}, {width}, {start!r})"
-    else:
-        subject, source = load(schedule, "schedules", ("init", "request", "absorb"))
-        source = source.replace("subject =", "schedule =")
-    report = check_schedule(subject, policy, limit=limit, name=schedule, source=source)
+    report = checked(schedule, declares, width, order, start, limit)
     if not quiet:
         print(report)
-    arguments = {"schedule": schedule, "declares": declares, "width": width, "start": start, "limit": limit}
-    write_json(json_file, "check", arguments, [report.plain()])
+    asked = {"schedule": schedule, "declares": declares, "order": order, "width": width, "start": start, "limit": limit}
+    write_json(json_file, "check", asked, [report.plain()])
     replay_line(quiet)
     return report.exit_code
 
