@@ -185,6 +185,8 @@ def numerics(
     divergences: list[Divergence] = []
     ties, noise, largest, baselines = Ties(), 0.0, 0.0, list[Judged]()
     for output in outputs:
+        if not output.run.steps:
+            continue
         tokens = dict(enumerate(output.run.tokens, 1))
         if len(tokens) != (end := limits.end(tokens, tokens)):
             findings.append(Finding("stop", f"{output.name}: {len(tokens)} tokens, its end is position {end}", stage="end"))

@@ -95,6 +95,7 @@ def conformance(
         noise = _noise(plain, watched)
         for each in watched:
             checked = _compare(plain, binding, each, noise, checked, padded)
+        findings += [repeated] if isinstance(repeated, Finding) else []
         said = f"; {repeated} requests repeated"
     except _Broken as broken:
         findings.append(broken.finding)
@@ -127,9 +128,9 @@ def _run(session: Any, schedule: Policy[Any, Any], name: str, prompt: Tokens, li
 
 def _requests(
     binding: BoundModel, used: Any, schedule: Policy[Any, Any], watched: Sequence[Watched], limits: Limits, padded: bool | None
-) -> int:
-    """The first request again, shortened, in the session that has just served the last one, and in a fresh one: twice each
-    other's tokens."""
+) -> Finding | int:
+    """The first request again, shortened, in the session that has just served the last one and in a fresh one: how many, or
+    where they part."""
     few = Limits.of(min(_REQUEST_TOKENS, limits.max_new_tokens), limits.eos, limits.stop)
     first = watched[0]
     fresh, after = (
@@ -137,7 +138,8 @@ def _requests(
     )
     if fresh.tokens != after.tokens or len(fresh.steps) != len(after.steps):
         text = f"a fresh session {list(fresh.tokens)}\na used one    {list(after.tokens)}"
-        raise _Broken("requests", "determinism", f"{first.name} goes another way in a session that has served a request", text)
+        statement = f"{first.name} goes another way in a session that has served a request"
+        return Finding("determinism", statement, text, stage="requests")
     return 2
 
 

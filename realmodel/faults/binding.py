@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from realmodel.binding import BoundModel
 from realmodel.dualmode import DualModeModel, Session
 from realmodel.layout import Rows, attention, common_prefix
 from simulator.records import Call, Tokens
 
 Sees = npt.NDArray[np.bool_]
+M = TypeVar("M", bound=BoundModel)
 
 
 class Planted(DualModeModel):
@@ -327,10 +329,10 @@ class AdapterOnMasksAlone(_Selecting):
 # --- subjects ---------------------------------------------------------------------------------------------------------------
 
 
-def likes_masks(model: DualModeModel) -> DualModeModel:
-    """The model with a drafter whose likeliest token is the mask: on rows that are masks, the mask's logit is the largest.
+def likes_masks(model: M) -> M:
+    """The model whose likeliest token is the mask wherever the row is one: on those rows, the mask's logit is the largest.
 
-    Its causal mode is as before: text holds no masks.
+    The causal mode of a dual-mode model is as before: text holds no masks.
     """
     network = copy.copy(model.network)
     forward, mask = model.network.forward, model.mask_token
@@ -343,4 +345,4 @@ def likes_masks(model: DualModeModel) -> DualModeModel:
         return answer
 
     network.forward = biased
-    return DualModeModel(network, model.tokenizer, model.mask_token, model.name)
+    return type(model)(network, model.tokenizer, model.mask_token, model.name)

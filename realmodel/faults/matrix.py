@@ -4,27 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
+
+import torch
 
 from proofs_check.faults.matrix import Result, judged
 from proofs_check.faults.table import Checker
 from proofs_check.findings import Report, Stage
 from realmodel.adapter import with_random_adapter
+from realmodel.any_order.certificate import Output as AnyOrderOutput
+from realmodel.any_order.certificate import certify as certify_any_order
+from realmodel.any_order.session import AnyOrderModel
+from realmodel.binding import torch_dtype
 from realmodel.certificate import Certificate, certify
 from realmodel.dualmode import DualModeModel
+from realmodel.faults import any_order
 from realmodel.faults.binding import Planted, likes_masks
 from realmodel.faults.harness import audit_harness
-from realmodel.faults.table import ROWS, Subject
+from realmodel.faults.table import ROWS, AnyOrderSubject, Subject
 from realmodel.loading import held_out_prompts, load
 from realmodel.numerics import Output
+from realmodel.precision import in_dtype
 from realmodel.reference import greedy_reference
-from simulator.decode import generate
+from simulator.decode import Generation, generate
 from simulator.errors import InvalidInput
 from simulator.records import Limits, Tokens
 
 _WIDTH = 4
 _PROMPTS, _TIES = (0, 2), (8, 9, 10, 24)  # held-out prompts; on some of the second list bfloat16 decides ties by layout
 _TOKENS = 32
+_RANDOM_PROMPTS = (("first", (7, 3, 11, 5)), ("second", (4, 4, 9)))
+_SHRINKING = (0, 9)  # seed of the weights and EOS: it removes pairs that others, which stay, have seen
 
 
 @lru_cache(maxsize=8)
@@ -65,7 +75,48 @@ def _prompts(which: tuple[int, ...]) -> tuple[tuple[str, Tokens], ...]:
     return tuple((items[index].name, tuple(encode(items[index].text).ids)) for index in which)
 
 
-def _certificate(subject: Subject, name: str) -> Report:
+@lru_cache(maxsize=4)
+def _random(dtype: str, seed: int, masks: bool) -> AnyOrderModel:
+    """A tiny network with random weights that looks far: what it predicts depends on everything."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    config = Qwen3Config(
+        vocab_size=19, hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+        head_dim=12, max_position_embeddings=256, initializer_range=1.0, eos_token_id=None, tie_word_embeddings=False,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+    )  # fmt: skip
+    torch.manual_seed(seed)
+    network = Qwen3ForCausalLM(config).eval()
+    network = in_dtype(network, torch_dtype(dtype))
+    model = AnyOrderModel(network, None, 1, "random")
+    return likes_masks(model) if masks else model
+
+
+def any_order_certificate_of(subject: AnyOrderSubject) -> Certificate:
+    """What the certificate says of an any-order binding."""
+    seed, end = _SHRINKING if subject.shrinks else (0, None)
+    reference = _random("float64", seed, subject.masks)
+    model, planted = (
+        any_order.Planted(_random(dtype, seed, subject.masks), subject.kind) for dtype in (subject.dtype, "float64")
+    )
+    limits, padded = Limits.of(24, end), subject.padded
+    try:
+        runs = [
+            generate(model.session(padded=padded), cast(Any, subject.schedule), prompt, limits) for _, prompt in _RANDOM_PROMPTS
+        ]
+    except Exception:  # conformance, which runs the same prompts, says what it was
+        runs = [Generation((), (), "length") for _ in _RANDOM_PROMPTS]
+    outputs = [AnyOrderOutput(name, prompt, run) for (name, prompt), run in zip(_RANDOM_PROMPTS, runs, strict=True)]
+    return certify_any_order(model, reference, subject.schedule, outputs, limits, binding=planted, padded=padded)
+
+
+def _certificate(subject: Subject | AnyOrderSubject, name: str) -> Report:
+    if isinstance(subject, AnyOrderSubject):
+        found = any_order_certificate_of(subject)
+        stages = found.report().stages
+        if subject.shrinks and not found.findings and not found.layer("conformance").figures["again"]:
+            stages = (*stages, Stage("shrinks", "not run", "no pair was removed that another one had seen"))
+        return Report(name, None, stages, found.report().findings)
     found = certificate_of(subject)
     report = found.report()
     if subject.ties and found.verdict == "EXACT":
@@ -79,8 +130,6 @@ CHECKERS: dict[Checker, Callable[[Any, str], Report]] = {"certificate": _certifi
 
 def run_member(identifier: str, index: int) -> Result:
     """One member of one row."""
-    import torch
-
     torch.set_num_threads(1)
     row = ROWS[identifier]
     return judged(row, row.members[index], CHECKERS)
