@@ -87,7 +87,8 @@ def certificates(
                 kept = [_words(_sampling(by, each, job, few))]
             else:
                 kept = [_words(_greedy(by, judge, each, job, few, runs, references))]
-            by.store.write(name, kept)
+            if kept[0][0] != "NOT RUN":  # or the next run could not do better
+                by.store.write(name, kept)
         verdict, layers, findings = kept[0]
         evidence = Evidence(place, tuple((a, b, c) for a, b, c in layers), tuple(findings))
         found.append(Found(verdict, evidence))
