@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reports.output import progress, replay_line, write_json, write_whole
+from reports.output import progress, replay_line, write_json
 from simulator.errors import InvalidInput
 from simulator.records import Limits, Tokens
 
@@ -36,7 +36,6 @@ class Asked(NamedTuple):
     start: str
     details: bool
     json_file: Path | None
-    trace: Path | None
     quiet: bool
     output_positions: int | None = None  # SetDLM: allocated after the prompt, past the trained length too
     questions: list[str] | None = None  # SetDLM: of GSM8K
@@ -72,31 +71,27 @@ def validate(asked: Asked, texts_of: Callable[[Any], list[tuple[str, Tokens]]]) 
     texts = _questions(asked, loaded) if isinstance(loaded, SetDLM) and not asked.ids_given else texts_of(loaded)
     torch.set_num_threads(asked.threads)
     source = Source(asked.model, asked.dtype, asked.device, asked.threads)
-    warnings.showwarning = lambda message, *rest: print(f"warning: {message}", file=sys.stderr)
-    result = run(
-        source if asked.workers > 1 else loaded,
-        load_any_order(asked.model, asked.reference_dtype, asked.device),
-        texts,
-        chosen,
-        loaded.limits(positions),
-        asked.start,
-        horizon=horizon,
-        repeats=asked.repeats,
-        padded=asked.padded,
-        folder=asked.folder,
-        workers=asked.workers,
-        progress=lambda done, total: progress(done, "running", asked.quiet, total),
-        certifying=partial(progress, label="certifying", quiet=asked.quiet),
-    )
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *rest: print(f"warning: {message}", file=sys.stderr)
+        result = run(
+            source if asked.workers > 1 else loaded,
+            load_any_order(asked.model, asked.reference_dtype, asked.device),
+            texts,
+            chosen,
+            loaded.limits(positions),
+            asked.start,
+            horizon=horizon,
+            repeats=asked.repeats,
+            padded=asked.padded,
+            folder=asked.folder,
+            workers=asked.workers,
+            progress=lambda done, total: progress(done, "running", asked.quiet, total),
+            certifying=partial(progress, label="certifying", quiet=asked.quiet),
+        )
     if not asked.quiet:
         from reports.tables import print_any_order
 
         print_any_order(result, asked.details)
-    if asked.trace is not None:
-        from simulator.trace import trace_lines
-
-        origin = f"{asked.model}, {asked.dtype}"
-        write_whole(asked.trace, trace_lines(each._replace(model=origin) for each in result.traced()))
     arguments = {name: getattr(asked, name) for name in ("model", "dtype", "device", "threads", "padded")}
     write_json(asked.json_file, "validate", arguments | {"prompts": dict(texts)}, [result.plain()])
     replay_line(asked.quiet)

@@ -24,7 +24,6 @@ from realmodel.figures import Summary, Verdict, summarise
 from realmodel.layers import Layer, Word, worst
 from simulator.any_order import Native, Schedule, named, within
 from simulator.records import Limits, Tokens
-from simulator.trace import TracedRequest
 
 SCHEDULES = ("serial", "linear", "packed", "quadratic", "native")
 LTR = "ltr"
@@ -120,12 +119,6 @@ class AnyOrderValidation:
     def again(self, key: Key) -> int:
         """Rows that an arm encoded again."""
         return sum(step.again for record in self.measurement.records if record.key == key for step in record.steps)
-
-    def traced(self) -> Iterator[TracedRequest]:
-        """Every run, for a trace."""
-        ids = dict(self.prompts)
-        for record in self.measurement.records:
-            yield TracedRequest(record.prompt, record.name, ids[record.prompt], self.protocol.limits, record.generation)
 
     def plain(self) -> dict[str, Any]:
         """For JSON: parameters, certificates, figures, and each run's tokens and times."""

@@ -71,7 +71,7 @@ def _harness(name: str, make: Callable[[], harness.Harness]) -> Member:
 
 
 _ROWS = """\
-F26 | law, count | conformance | mlx-lm#1109, aprender#2014 | the cache is not cropped, or to 0, or a row too few or many; stale rows
+F26 | law, count | conformance | mlx-lm#1109, aprender#2014 | the cache is not cropped, or by a row too few or many; stale rows
 F27 | law, count | conformance | loop | rows of drafting blocks, which saw masks, stay in the cache as if causal
 F28 | law, count | conformance | several | positions go on from the verifier's rows into the drafting blocks, or are off by one
 F29 | law, count | conformance | several | rows see what they may not, or not what they must
