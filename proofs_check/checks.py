@@ -26,6 +26,7 @@ MODULES = (
     "any_order_scheduler",
     "any_order_law",
     "any_order_limits",
+    "any_order_dominance",
     "properties",
     "smt",
     "state_space",
