@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from realmodel.dualmode import DualModeModel, torch_dtype
 from realmodel.nemotron.loading import is_nemotron
 from realmodel.nemotron.loading import load as load_nemotron
-from realmodel.precision import to_float64
+from realmodel.precision import in_dtype
 from simulator.errors import InvalidInput
 
 EMBEDDED = Path(__file__).parent / "embedded"
@@ -94,7 +94,7 @@ def read(folder: Path, label: str, dtype: str, device: str, masked: bool, tokens
     if broken:
         raise InvalidInput(f"model.safetensors of {label!r} holds numbers that are not finite, in {broken}")
     try:
-        network = to_float64(network) if target == torch.float64 else network.to(target)
+        network = in_dtype(network, target)
     except ValueError as error:
         raise InvalidInput(str(error)) from error
     network.to(where).eval()

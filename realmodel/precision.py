@@ -41,6 +41,19 @@ class Rotary64(nn.Module):
         return (angles.cos() * self.scaling).to(hidden.dtype), (angles.sin() * self.scaling).to(hidden.dtype)
 
 
+def in_dtype(model: Any, dtype: torch.dtype) -> Any:
+    """Convert `model` in place and return it: `to_float64`, or its weights alone.
+
+    Buffers keep their float32, as in a model that transformers loads with that dtype: rotary frequencies rounded to bfloat16
+    would turn every position by a little. Raises ValueError as `to_float64` does.
+    """
+    if dtype == torch.float64:
+        return to_float64(model)
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+    return model
+
+
 def to_float64(model: Any) -> Any:
     """Convert `model` (a transformers decoder) in place and return it.
 

@@ -22,7 +22,7 @@ import torch
 
 from realmodel.any_order.session import AnyOrderModel
 from realmodel.binding import torch_device, torch_dtype
-from realmodel.precision import to_float64
+from realmodel.precision import in_dtype
 from realmodel.tasks.mathematics import SETDLM_INSTRUCTION
 from simulator.errors import InvalidInput
 from simulator.records import Limits, Stop, Tokens
@@ -178,7 +178,7 @@ def load_setdlm(name: str, dtype: str = "float32", device: str = "cpu") -> SetDL
     if not Path(name).is_dir() and told != _RELEASED:
         raise InvalidInput(f"{label!r} is not the released network: {told} where {_RELEASED} was expected")
     network.config.eos_token_id = tokenizer.token_to_id(END)
-    network = to_float64(network) if target == torch.float64 else network.to(target)
+    network = in_dtype(network, target)
     return SetDLM(network.to(where).eval(), tokenizer, mask, label, horizon, length)
 
 

@@ -19,7 +19,7 @@ from realmodel.watching import drafting, watch
 from simulator import Limits, Schedule, ar, branches, generate, linear, packed, quadratic
 from simulator.trace import TracedRequest
 
-TIED = (8, 9, 10)  # held-out prompts on which packed rows and generate part in bfloat16, within 10 tokens
+TIED = (10, 30, 49)  # held-out prompts on which packed rows and generate part in bfloat16, within 10 tokens
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_bfloat16_differs_at_certified_ties_alone_and_a_fault_in_the_same_run_is
         assert each["verdict"] == "TIES"
         assert each["expected"] != each["got"]
         assert max(abs(each["gap"]), each["regret"]) <= 2 * each["noise"] < 0.3
-    assert "TIES on p8 at output token 3" in str(right)
+    assert "TIES on p30 at output token 3" in str(right)
 
     wrong = certified(binding.RowTooMany)
     assert [layer.verdict for layer in wrong.layers] == ["EXACT", "FAULT", "FAULT"]

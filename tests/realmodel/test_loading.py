@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from realmodel.loading import EMBEDDED, held_out_prompts, load
@@ -81,3 +82,9 @@ def test_prompts_the_model_cannot_take(load_model):
     assert "0 .. 2047" in _message(model.session(), Call((5, 9999), (), True, (), 0))
     assert "temperature" in _message(model.session, -1.0)
     assert "temperature" in _message(model.session, float("nan"))
+
+
+def test_bfloat16_rounds_the_weights_and_not_the_rotary_frequencies() -> None:
+    wide, narrow = load("embedded", "float32").network.model, load("embedded", "bfloat16").network.model
+    assert narrow.embed_tokens.weight.dtype == torch.bfloat16
+    assert torch.equal(narrow.rotary_emb.inv_freq, wide.rotary_emb.inv_freq)
