@@ -7,6 +7,8 @@
 Needs the extra `realmodel` (torch, transformers).
 """
 
+from realmodel.any_order.loading import load_any_order
+from realmodel.any_order.session import AnyOrderModel
 from realmodel.certificate import Certificate, certify, certify_sampling
 from realmodel.dualmode import DualModeModel, Session
 from realmodel.efficiency import Protocol, Source, arms
@@ -14,6 +16,7 @@ from realmodel.loading import Prompt, held_out_prompts, load
 from realmodel.validate import Validation, validate
 
 __all__ = [
+    "AnyOrderModel",
     "Certificate",
     "DualModeModel",
     "Prompt",
@@ -26,5 +29,6 @@ __all__ = [
     "certify_sampling",
     "held_out_prompts",
     "load",
+    "load_any_order",
     "validate",
 ]

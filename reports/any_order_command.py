@@ -60,7 +60,7 @@ def validate(asked: Asked, texts_of: Callable[[Any], list[tuple[str, Tokens]]]) 
     widths, horizon = asked.widths or [8], asked.horizon
     positions = asked.max_new_tokens
     if isinstance(loaded, SetDLM):
-        widths, horizon = asked.widths or [loaded.window], horizon or loaded.horizon
+        widths, horizon = asked.widths or [loaded.window], loaded.horizon if horizon is None else horizon
     chosen = arms(asked.schedules or SCHEDULES, widths, orders, asked.start, horizon)
     if asked.output_positions is not None:
         Limits.of(asked.output_positions)
@@ -93,7 +93,7 @@ def validate(asked: Asked, texts_of: Callable[[Any], list[tuple[str, Tokens]]]) 
 
         print_any_order(result, asked.details)
     arguments = {name: getattr(asked, name) for name in ("model", "dtype", "device", "threads", "padded")}
-    write_json(asked.json_file, "validate", arguments | {"prompts": dict(texts)}, [result.plain()])
+    write_json(asked.json_file, "validate", arguments | {"prompts": dict(texts)}, result.rows())
     replay_line(asked.quiet)
     return {"EXACT": 0, "TIES": 0, "FAULT": 1}.get(result.verdict, 2)
 

@@ -120,23 +120,29 @@ class AnyOrderValidation:
         """Rows that an arm encoded again."""
         return sum(step.again for record in self.measurement.records if record.key == key for step in record.steps)
 
-    def plain(self) -> dict[str, Any]:
-        """For JSON: parameters, certificates, figures, and each run's tokens and times."""
+    def rows(self) -> list[dict[str, Any]]:
+        """For JSON, a row an order: parameters, certificates, figures, and each run's tokens and times."""
+        return [self._row(order, summary) for order, summary in self.summaries.items()]
+
+    def _row(self, order: str, summary: Summary) -> dict[str, Any]:
+        shown = {each.arm.key for each in self.arms if each.order in (order, "") or each.name == "serial"}
         runs = [
             {"prompt": r.prompt, "repeat": r.repeat, "schedule": r.name, "width": r.width, "turn": r.turn}
             | {"tokens": r.tokens, "stop": r.stop, "nfe": r.nfe, "rows": r.rows, "again": sum(s.again for s in r.steps)}
             | {"wall": r.wall, "model": sum(r.model)}
             for r in self.measurement.records
+            if r.key in shown
         ]
         return {
             "parameters": self.measurement.parameters,
+            "order": order,
             "start": self.start,
             "horizon": self.horizon,
-            "verdict": self.verdict,
-            "certificates": [each.plain() | {"arm": key} for key, each in self.certificates.items()],
+            "verdict": worst(tuple(self.verdict_of(key) for key in shown)),
+            "certificates": [each.plain() for key, each in self.certificates.items() if key in shown],
             "not_exact_by_design": [each.plain() | {"arm": key} for key, each in self.native.items()],
-            "summaries": {order: summary.plain() for order, summary in self.summaries.items()},
-            "trades": [trade._asdict() for trade in self.trades],
+            "summary": summary.plain(),
+            "trades": [trade._asdict() for trade in self.trades if trade.order in (order, "")],
             "runs": runs,
         }
 

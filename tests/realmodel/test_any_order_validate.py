@@ -61,7 +61,10 @@ def test_all_arms_are_certified_and_compared_within_their_order(validation):
         packed = summary.row(("packed", 6))
         assert [comparison.baseline for comparison in packed.comparisons] == [("linear", 6), ("serial", 0)]
         assert summary.row(("native", 6)).verdict == (True, "not exact by design")
-    json.dumps(validation.plain(), default=str)
+    rows = validation.rows()
+    assert [row["order"] for row in rows] == ["ltr", "confidence"]
+    assert [len(row["certificates"]) for row in rows] == [7, 7]
+    json.dumps(rows)
 
 
 @pytest.mark.claim("PROPC1")

@@ -64,11 +64,14 @@ def test_setdlm_in_both_orders(run, release, tmp_path):
         "nats a token",
     ):
         assert words in out
-    [row] = json.loads(file.read_text())["rows"]
-    assert row["horizon"] == 8
-    assert {each["schedule"] for each in row["certificates"]} >= {"serial ltr", "packed ltr", "quadratic confidence"}
+    ltr, row = json.loads(file.read_text())["rows"]
+    assert (ltr["order"], row["order"], row["horizon"]) == ("ltr", "confidence", 8)
+    assert {each["schedule"] for each in row["certificates"]} >= {"serial ltr", "packed confidence", "quadratic confidence"}
     assert [each["arm"] for each in row["not_exact_by_design"]] == [["native", 4]]
     assert {trade["schedule"] for trade in row["trades"]} == {"linear", "packed", "quadratic", "native"}
+    code, _, err = run("report", "--from", str(tmp_path))
+    assert (code, err) == (0, "")
+    assert "quadratic" in (tmp_path / "report.html").read_text()
 
 
 def test_past_the_trained_length_with_a_warning(run, release):
