@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-import time
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from realmodel.subjects import Examined
 
 TINY = "tiny"
+_VERSIONS = ("transformers", "torch")
 WRITTEN_UP: dict[str, str] = {
     "universal/*": "universal-decoding-law.md",
     "universal-subset/*": "universal-decoding-law.md",
@@ -65,8 +66,7 @@ def subjects(
         print(*SUBJECTS, sep="\n")
         return 0
     asked = [(on, name) for on in model or [TINY] for name in _matching(names, on)]
-    begun = time.perf_counter()
-    verdicts = []
+    verdicts = [verdict for file in earlier or () for verdict in _read(file)]
     for verdict in progress(_examined(asked, seed, tokens, prompts, dtype), "examining", quiet, len(asked)):
         verdicts.append(verdict)
         if not quiet:
@@ -78,7 +78,7 @@ def subjects(
         [verdict.plain() for verdict in verdicts],
     )
     if markdown is not None:
-        write_whole(markdown, list(table(verdicts, seed, tokens, time.perf_counter() - begun)))
+        write_whole(markdown, list(table(verdicts)))
     replay_line(quiet)
     codes = {verdict.exit_code for verdict in verdicts}
     return 1 if 1 in codes else max(codes)
@@ -137,14 +137,33 @@ def _evidence(verdict: Examined) -> str:
     return ", ".join(parts)
 
 
-def table(verdicts: Sequence[Examined], seed: int, tokens: int, seconds: float) -> Iterator[str]:
+def _read(file: Path) -> list[Examined]:
+    """The verdicts of an earlier run. Raises InvalidInput when they are none, or were made with other versions."""
+    from realmodel.subjects import Examined
+
+    try:
+        content = json.loads(file.read_text())
+        made = content["environment"]["packages"]
+        there = {name: package_version(name) for name in _VERSIONS}
+        if any(made[name] != number for name, number in there.items()):
+            raise InvalidInput(f"{str(file)!r} was made with other versions than {there}")
+        rows = [{key: tuple(item) if isinstance(item, list) else item for key, item in row.items()} for row in content["rows"]]
+        return [Examined(**row) for row in rows]
+    except OSError as error:
+        raise InvalidInput(f"cannot read {str(file)!r}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidInput(f"{str(file)!r} is no result of `packedss subjects --json`: {error}") from None
+
+
+def table(verdicts: Sequence[Examined]) -> Iterator[str]:
     """The verdicts in Markdown, with what each could not have seen."""
-    versions = ", ".join(f"{name} {package_version(name)}" for name in ("transformers", "torch"))
+    versions = ", ".join(f"{name} {package_version(name)}" for name in _VERSIONS)
+    runs = sorted({(verdict.model, verdict.seed, verdict.asked) for verdict in verdicts if verdict.asked})
     yield "# transformers' speculative decoders under examination"
     yield ""
-    yield f"{versions}; seed {seed}; {seconds / 60:.0f} minutes. Written by `packedss subjects`. A row again, with its report:"
+    yield f"{versions}. Written by `packedss subjects`. A row again, with all that was said:"
     yield ""
-    yield f"    packedss subjects NAME --model MODEL --seed {seed} --tokens {tokens}"
+    yield from (f"    packedss subjects NAME --model {model} --seed {seed} --tokens {asked}" for model, seed, asked in runs)
     yield ""
     yield from _EXPLAINED
     yield ""

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["REAL", "SUBJECTS", "Examined", "examine"]
 
 _USUAL = ("greedy", "sample", "filtered", "penalised")
+_ALSO = ("processors", "warpers")
 _OTHER: dict[str, tuple[str, ...]] = {
-    "plain": (*_USUAL, "greedy-penalised", "guidance", "greedy-guidance", "watermark", "stop-strings"),
-    "assisted": (*_USUAL, "greedy-penalised", "guidance", "greedy-guidance", "watermark", "stop-strings"),
-    "prompt-lookup": (*_USUAL, "greedy-penalised", "guidance", "greedy-guidance", "watermark", "stop-strings"),
-    "early-exit": (*_USUAL, "guidance"),
+    "plain": (*_USUAL, *_ALSO, "greedy-penalised", "guidance", "greedy-guidance", "watermark", "stop-strings"),
+    "assisted": (*_USUAL, *_ALSO, "greedy-penalised", "guidance", "greedy-guidance", "watermark", "stop-strings"),
+    "prompt-lookup": (*_USUAL, *_ALSO, "greedy-penalised", "guidance", "greedy-guidance", "watermark", "stop-strings"),
+    "early-exit": (*_USUAL, *_ALSO, "guidance"),
     "confidence": ("sample", "filtered"),
     "heuristic": ("sample",),
     "ensemble": ("sample",),

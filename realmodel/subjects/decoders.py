@@ -43,7 +43,7 @@ def examine_tiny(name: str, way: Way, setting: str, seed: int, tokens: int) -> E
     prompts = [prompt for prompt in prompts if len(prompt) >= way.shortest]
     if settings.greedy:
         prompts += [tuple(chooser.randrange(_VOCABULARY) for _ in range(5)) for _ in range(18)]
-    reference = PlainGenerate(ready.network, settings, _tokenizer(settings))
+    reference = PlainGenerate(ready.network, settings, _LENGTH, _tokenizer(settings))
     sampled = _checked(name, way, ready, reference, prompts, setting, seed, tokens, _LENGTH, "tiny", UNPROCESSED, (_SAMPLED,))
     if settings.greedy or sampled.verdict == "NOT RUN" or any("contract" in finding for finding in sampled.findings):
         return sampled
@@ -121,6 +121,7 @@ def _checked(
         report.verdict,
         findings,
         missing,
+        tokens,
         report.tokens,
         None if settings.greedy else ALPHA,
         None if settings.greedy or not report.tokens else seen.detectable / 2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -37,6 +38,20 @@ SETTINGS: dict[str, Settings] = {
     ),
     "greedy-penalised": Settings(
         {"repetition_penalty": 1.4, "no_repeat_ngram_size": 4, "min_new_tokens": 3}, greedy=True, plain=False, eos=(2,)
+    ),
+    "processors": Settings(
+        {
+            "sequence_bias": [[[1], 0.7], [[1, 2], -0.9]],
+            "bad_words_ids": [[0, 1, 0]],
+            "begin_suppress_tokens": [0],
+            "exponential_decay_length_penalty": (1, 1.3),
+            "forced_eos_token_id": 2,
+        },
+        plain=False,
+        eos=(2,),
+    ),
+    "warpers": Settings(
+        {"typical_p": 0.95, "epsilon_cutoff": 0.02, "eta_cutoff": 0.02, "min_p": 0.05, "renormalize_logits": True}, plain=False
     ),
     "guidance": Settings({"guidance_scale": 1.7}, plain=False),
     "greedy-guidance": Settings({"guidance_scale": 1.7}, greedy=True, plain=False),
@@ -79,8 +94,8 @@ class PlainGenerate:
     So whatever the settings ask for (penalties, minimum lengths, guidance) is done by transformers itself, token after token.
     """
 
-    def __init__(self, network: Any, settings: Settings, keywords: Mapping[str, Any] = _NOTHING) -> None:
-        self.network, self.keywords = network, keywords
+    def __init__(self, network: Any, settings: Settings, length: int, keywords: Mapping[str, Any] = _NOTHING) -> None:
+        self.network, self.length, self.keywords = network, length, keywords  # some processors know the length asked for
         self.settings = settings._replace(greedy=False)
         self.vocabulary: int = network.config.get_text_config().vocab_size
 
@@ -89,12 +104,18 @@ class PlainGenerate:
         seen: list[list[float]] = []
 
         def choose(weights: list[float]) -> int:
+            if len(seen) == len(output):
+                raise _Enough
             seen.append(weights)
             return output[len(seen) - 1]
 
-        with replaced(choose, _no_coin):
-            request(self.network, prompt, len(output), self.settings, self.keywords)
+        with replaced(choose, _no_coin), suppress(_Enough):
+            request(self.network, prompt, self.length, self.settings, self.keywords)
         return seen
+
+
+class _Enough(Exception):
+    """Raised out of a request whose laws are known."""
 
 
 def _no_coin() -> Any:

@@ -19,6 +19,7 @@ class Examined:
     verdict: Verdict
     findings: tuple[str, ...] = ()  # one sentence each
     missing: tuple[str, ...] = ()  # what was not reached
+    asked: int = 0  # output tokens asked for, where sampling was
     tokens: int = 0  # output tokens compared with the reference
     alpha: float | None = None  # false-alarm odds; None where nothing is random
     detectable: float | None = None  # the smallest mean total variation per token that a bet on it shows
