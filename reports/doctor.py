@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rich.markup import escape
 from rich.table import Table
 
 from reports.environment import environment, package_version
@@ -41,7 +42,7 @@ def doctor(json_file: Json = None, quiet: Quiet = False) -> int:
         for column in ("", "", "with"):
             table.add_column(column)
         for each in able:
-            table.add_row(each.what, "[green]yes[/]" if each.here else "[yellow]no[/]", each.why)
+            table.add_row(each.what, "[green]yes[/]" if each.here else "[yellow]no[/]", escape(each.why))  # packedss[extra]
         console.print(table)
         for folder, size in kept:
             console.print(f"cache: {folder} ({size / 2**20:.0f} MiB)", markup=False)

@@ -105,16 +105,19 @@ LINES = {  # the exit code of each: 0 holds, 1 does not, 2 could not run or was 
     "report --from .": 0,
     "report --from missing": 2,
     "doctor": 0,
-    "validate --prompts 1 --max-new-tokens 8 --width 2 --schedule packed": 0,
+    "validate --prompts 1 --max-new-tokens 6 --width 2 --schedule packed": 0,
     "validate --dtype int8": 2,
     "audit --prompts 1 --max-new-tokens 8 --width 2": 0,
     "audit --maps -1": 2,
+    "paper": 2,  # it must be told the tasks
     "subjects q:AssistantVocabTranslatorCache": 2,
 }
 NEEDS = {"map": "matplotlib", "report": "jinja2", "validate": "torch", "audit": "torch", "subjects": "torch", "doctor": "rich"}
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize(
+    "line", [pytest.param(line, marks=[pytest.mark.slow] if line.startswith("faults --row F") else []) for line in LINES]
+)
 def test_exit_codes_and_json(run: Run, line: str) -> None:
     command = line.split()[0]
     pytest.importorskip(NEEDS.get(command, "typer"))
@@ -140,7 +143,7 @@ def _documented(command: str) -> str:
 
 
 def test_every_command_is_in_the_table_and_has_json_and_quiet() -> None:
-    assert {line.split()[0] for line in LINES} | {"paper"} == COMMANDS.keys() | {"paper"}
+    assert {line.split()[0] for line in LINES} == COMMANDS.keys()
     for name, callback in COMMANDS.items():
         options = {each.annotation for each in inspect.signature(callback, eval_str=True).parameters.values()}
         assert {Json, Quiet} <= options, name

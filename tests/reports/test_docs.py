@@ -3,7 +3,7 @@
 A page is one story: its blocks run in order, in one folder. Python blocks print exactly the text block that follows them; one
 that begins with `# name.py` is that file, and one that begins with `# continued` knows the names of the block before. Shell
 lines run, and print at least the lines of the text block that follows, where `...` stands for anything. A comment says what
-differs: `exits with 1`, `minutes` (run by the slow test alone), `needs ...` (its options are known, no more).
+differs: `exits with 1`, `minutes`, `a minute` (run by the slow test alone), `needs ...` (its options are known, no more).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def slow_lines(page: str) -> bool:
-    return any("# minutes" in block.code for block in blocks(page) if block.language == "sh")
+    return any("minute" in block.code for block in blocks(page) if block.language == "sh")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -100,7 +100,7 @@ def run_shell(block: Block, monkeypatch: pytest.MonkeyPatch, where: str, slow: b
         elif program == "make":
             assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE), line
         elif program == "packedss":
-            only_known = "needs " in comment or ("minutes" in comment and not slow)
+            only_known = "needs " in comment or ("minute" in comment and not slow)
             ran &= not only_known
             if only_known:
                 arguments.append("--help")
