@@ -115,8 +115,13 @@ def simulate(
         typer.Option(
             help="geometric, histogram, barrier, mixture, markov or drift with its parameters, as in mixture:rate=0.1,rho=0.7;"
             " empirical:FILE replays what `packedss audit --json` measured, resampled:FILE draws new requests from it."
+            " With --any-order: neighbours:need=3,reach=4,after=1,honest=0.8."
         ),
     ] = "geometric:mean=3",
+    any_order: Annotated[
+        list[str] | None,
+        typer.Option(help="Any-order schedules in this order: ltr, rtl, confidence, random:SEED, 3,1,2,...; repeatable."),
+    ] = None,
     thresholds: Annotated[
         str | None, typer.Option(help="One request with these thresholds c*_1,c*_2,... instead of a drafter.")
     ] = None,
@@ -140,6 +145,10 @@ def simulate(
         raise InvalidInput(f"--runs must be >= 1, got {runs}")
     if seed < 0:
         raise InvalidInput(f"--seed must be >= 0, got {seed}")
+    if any_order:
+        if thresholds or eos_rate or plot or trace:
+            raise InvalidInput("--any-order goes with neither --thresholds nor --eos-rate, --plot or --trace")
+        return _simulate_any_order(any_order, schedule, width, tokens, runs, drafter, start, seed, json_file, quiet)
     request = simulation.Request(tokens, runs, eos_rate, start, seed)
     by_width = _schedules(schedule, width, start)
     shown = partial(progress, label="simulating", quiet=quiet)
@@ -784,6 +793,35 @@ def _schedules(names: list[str] | None, widths: list[int] | None, start: str) ->
     # AR drafts nothing, so the starts that differ in the first draft are one to it.
     ar_start = start if start == "prompt" else "algorithm"
     return {w: [named(name, w, ar_start if name == "ar" else start) for name in names] for w in widths or [8]}
+
+
+def _simulate_any_order(
+    orders: list[str],
+    schedules: list[str] | None,
+    widths: list[int] | None,
+    tokens: int,
+    runs: int,
+    drafter: str,
+    start: str,
+    seed: int,
+    json_file: Path | None,
+    quiet: bool,
+) -> int:
+    from functools import partial
+
+    from reports import any_order_simulation as simulation
+
+    drafter = simulation.DEFAULT if drafter == "geometric:mean=3" else drafter
+    names = schedules or ["linear", "packed", "quadratic", "native"]
+    request = simulation.Request(drafter, orders, names, widths or [8], tokens, runs, start, seed)
+    results = simulation.simulate(request, partial(progress, label="simulating", quiet=quiet))
+    if not quiet:
+        from reports.tables import print_any_order_simulations
+
+        print_any_order_simulations(results, request)
+    write_json(json_file, "simulate", request._asdict(), [row for result in results for row in result.plain()])
+    replay_line(quiet)
+    return 0
 
 
 def _recorder(

@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # importing realmodel loads torch
     from realmodel.any_order.validate import AnyOrderValidation
     from realmodel.bootstrap import Interval
     from realmodel.validate import Validation
+    from reports.any_order_simulation import Request as AnyOrderRequest
+    from reports.any_order_simulation import Result as AnyOrderResult
     from reports.simulation import Request, Result
 
 _COLOURS = {
@@ -103,6 +105,38 @@ def print_simulations(results: Sequence[Result], request: Request, drafter: str)
     console = terminal()
     console.print(table)
     console.print(f"{_CONVENTION} '{request.start}'. Intervals: 95 %, over runs; exact: without simulation, L / E[NFE].")
+
+
+def print_any_order_simulations(results: Sequence[AnyOrderResult], request: AnyOrderRequest) -> None:
+    """NFE per order, width and schedule, and against Linear-SS in the same order on the same drafters."""
+    runs = request.runs
+    title = f"Model calls for {request.tokens} tokens in any order, {runs:,} runs, drafter {escape(request.drafter)}"
+    columns = ("order", "W", "schedule", "NFE / run", "tokens/NFE", "rows/NFE", "vs Linear", "more calls than Linear", "right")
+    table = _table(title, *columns)
+    for result in results:
+        tally, linear = result.tally, result.linear
+        for index, schedule in enumerate(tally.schedules):
+            calls, tokens = tally.sums[index + 1], tally.sums[0]
+            against = ["", ""]
+            if linear is not None and index != linear and calls:
+                against = [_interval(tally.gain(index, linear)), f"{result.worse[index]:,} of {runs:,} runs"]
+            table.add_row(
+                result.order,
+                str(result.width),
+                schedule,
+                f"{calls / runs:.1f}",
+                _interval(tally.tokens_per_nfe(index)) if calls else "",
+                f"{result.rows[index] / max(1, calls):.1f}",
+                *against,
+                f"{result.right[index] / tokens:.1%}" if tokens else "",
+            )
+        table.add_section()
+    console = terminal()
+    console.print(table)
+    console.print(
+        f"{_CONVENTION} '{request.start}'. Intervals: 95 %, over runs. right: output tokens that are the verifier's. native"
+        " verifies nothing, and chooses its positions itself, whatever the order."
+    )
 
 
 def _interval(estimate: Estimate) -> str:

@@ -13,7 +13,9 @@ with it neither is promised. `lags` and `model` give single runs, `simulator.nfe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from typing import Any, TypeVar
 
 from simulator.errors import InvalidInput
 from simulator.oracles.families.barrier import Barrier
@@ -23,9 +25,10 @@ from simulator.oracles.families.iid import Geometric, Histogram
 from simulator.oracles.families.markov import Markov
 from simulator.oracles.families.mixture import Mixture
 
+T = TypeVar("T")
 FAMILIES: dict[str, type[Family]] = {family.name: family for family in (Geometric, Histogram, Barrier, Mixture, Markov, Drift)}
 
-__all__ = ["FAMILIES", "Barrier", "Drift", "Family", "Geometric", "Histogram", "Markov", "Mixture", "Process", "parse"]
+__all__ = ["FAMILIES", "Barrier", "Drift", "Family", "Geometric", "Histogram", "Markov", "Mixture", "Process", "parse", "read"]
 
 
 def parse(text: str) -> Family:
@@ -34,10 +37,15 @@ def parse(text: str) -> Family:
     Raises InvalidInput, in one line, for an unknown family or parameter, one that is missing or twice there, no number, or a
     number out of range.
     """
+    return read(text, FAMILIES)
+
+
+def read(text: str, families: Mapping[str, type[T]]) -> T:
+    """`parse` for other families: dataclasses whose fields are `parameter`s."""
     name, _, rest = text.partition(":")
-    if name not in FAMILIES:
-        raise InvalidInput(f"unknown drafter family {name!r}; allowed: {', '.join(FAMILIES)}")
-    family = FAMILIES[name]
+    if name not in families:
+        raise InvalidInput(f"unknown drafter family {name!r}; allowed: {', '.join(families)}")
+    family: Any = families[name]
     given: dict[str, float | tuple[float, ...]] = {}
     parameters = {parameter.name: parameter for parameter in fields(family)}
     for part in rest.split(",") if rest else ():
@@ -60,4 +68,5 @@ def parse(text: str) -> Family:
     if missing:
         low, high = missing[0].metadata["range"]
         raise InvalidInput(f"{name} needs {missing[0].name}, {missing[0].metadata['is']}, in {low:g} .. {high:g}")
-    return family(**given)  # type: ignore[arg-type]
+    made: T = family(**given)
+    return made
