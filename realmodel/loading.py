@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from realmodel.dualmode import DualModeModel, torch_dtype
+from realmodel.binding import torch_device, torch_dtype
+from realmodel.dualmode import DualModeModel
 from realmodel.nemotron.loading import is_nemotron
 from realmodel.nemotron.loading import load as load_nemotron
 from realmodel.precision import in_dtype
@@ -61,11 +62,7 @@ def read(folder: Path, label: str, dtype: str, device: str, masked: bool, tokens
     for file in ("config.json", "model.safetensors", *([] if tokens else ["tokenizer.json"])):
         if not (folder / file).is_file():
             raise InvalidInput(f"the model folder of {label!r} has no {file}")
-    try:
-        where = torch.device(device)
-        torch.zeros(1, device=where)
-    except (RuntimeError, AssertionError) as error:
-        raise InvalidInput(f"device {device!r} is not available here; 'cpu' always is") from error
+    where = torch_device(device)
     try:
         config = AutoConfig.from_pretrained(folder)
         tokenizer = Tokenizer.from_file(str((tokens or folder) / "tokenizer.json"))

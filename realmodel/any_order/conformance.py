@@ -38,6 +38,7 @@ from simulator.records import Limits, Step, Tokens
 _TOLERANCE = 16
 _SAMPLED = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144)  # calls of either parity, as in `realmodel.conformance`
 _NOISE_ROWS = 12
+_FLOOR = 8  # units of rounding at the largest logit: fewer are no difference, however short the run that measured less
 _BLOCK = 16  # rows at a time, in the schedule-free run that the noise of the cache is measured on
 _REQUEST_TOKENS = 12
 
@@ -150,13 +151,14 @@ def _noise(plain: BoundModel, watched: Sequence[Watched]) -> Noise:
     entries = (*enumerate(each.prompt), *((len(each.prompt) - 1 + j, token) for j, token in output))
     keys, blocks = (_clean_rows(plain, entries, block) for block in (len(entries), _BLOCK))
     largest = max(tensor.abs().max().item() for pair in keys for tensor in pair)
-    cache = max(_difference(keys, blocks), least * largest)
+    cache = max(_difference(keys, blocks), _FLOOR * least * largest)
     rows = [(j, index) for index, (j, _) in enumerate(output)][:: max(1, len(output) // _NOISE_ROWS)]
     if not rows:
         return Noise(0.0, cache)
     whole = mask_rows(network, each.prompt, output, rows, mask)
     alone = [row_logits(network, each.prompt, output[:count], j, mask) for j, count in rows]
-    return Noise(max((whole - readable(torch.stack(alone), mask)).abs().max().item(), least * whole.abs().max().item()), cache)
+    apart = (whole - readable(torch.stack(alone), mask)).abs().max().item()
+    return Noise(max(apart, _FLOOR * least * whole.abs().max().item()), cache)
 
 
 def _clean_rows(plain: BoundModel, entries: Sequence[tuple[int, int]], block: int) -> KeysValues:

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from realmodel.dualmode import DualModeModel, torch_dtype
+from realmodel.binding import torch_device, torch_dtype
+from realmodel.dualmode import DualModeModel
 from realmodel.nemotron import lora
 from realmodel.nemotron.network import CLASS, NemotronNetwork
 from realmodel.precision import to_float64
@@ -50,7 +51,7 @@ def load(name: str, dtype: str = "float32", device: str = "cpu", trust_remote_co
     _allowed(label, trust_remote_code)
     if adapter:
         lora.settings(folder)
-    where = _device(device)
+    where = torch_device(device)
     tokenizer = _tokenizer(folder)
     # float64 begins as float32, in which the rotary frequencies are computed.
     native = _native(folder, torch.float32 if target == torch.float64 else target)
@@ -150,15 +151,6 @@ def _weights(folder: Path) -> list[str]:
 def _allowed(name: str, trust_remote_code: bool) -> None:
     if not trust_remote_code:
         raise InvalidInput(f"{name!r} brings Python code of its own, which would run here: allow it with --trust-remote-code")
-
-
-def _device(device: str) -> torch.device:
-    try:
-        where = torch.device(device)
-        torch.zeros(1, device=where)
-        return where
-    except (RuntimeError, AssertionError) as error:
-        raise InvalidInput(f"device {device!r} is not available here; 'cpu' always is") from error
 
 
 def _tokenizer(folder: Path) -> Any:

@@ -307,6 +307,24 @@ def test_what_cannot_run_is_said(tiny):
         load_any_order("nowhere")
 
 
+def test_the_host_reads_from_the_device_once_a_greedy_call(tiny, monkeypatch):
+    """Counted where a tensor becomes Python's: on a GPU each of them waits."""
+    reads = []
+    for name in ("tolist", "item", "__bool__", "__float__", "__int__", "numpy"):
+        own = getattr(torch.Tensor, name)
+        monkeypatch.setattr(torch.Tensor, name, lambda *a, own=own, name=name: reads.append(name) or own(*a))
+    session, calls = tiny.session(padded=True), []
+
+    def answer(call):
+        before = len(reads)
+        reply = session(call)
+        calls.append(reads[before:])
+        return reply
+
+    generate(answer, named("quadratic", 5, "confidence"), PROMPT, Limits.of(20))
+    assert set(map(tuple, calls)) == {("tolist",)}
+
+
 def test_requests_do_not_leak(tiny):
     limits, schedule = Limits.of(16), named("packed", 5, "confidence")
     other = (3, 9, 9)
