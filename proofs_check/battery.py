@@ -59,6 +59,8 @@ def check_schedule(
     drafters and coins of every stage. `limit` is the wall time in seconds that one stage may take. `name` is how the report
     calls it, and `source` is Python that defines `schedule`, for programs that show a finding again.
 
+    EXACT speaks of the instances looked at, small tables and widths; of a model, its cache and its floats it says nothing.
+
     Raises InvalidInput for a negative seed.
     """
     return check_system(System(schedule, declares, source=source, seed=seed, limit=limit), name or _name(schedule))

@@ -89,6 +89,8 @@ def check_decoder(
     limit                       wall seconds one output may take, in a child process; None runs `generate` in this process, as
                                 for a decoder on a device, which does not survive a fork
 
+    Tokens cannot show that a decoder is exact, nor its calls or its speed: NOTHING FOUND is as good as it gets (`BLIND`).
+
     Raises InvalidInput for arguments that make no sense and for a reference that gives no laws.
     """
     asked = [tuple(int(token) for token in prompt) for prompt in prompts]

@@ -60,6 +60,8 @@ def check_drafter(
     rounding   differences of this size are put down to float arithmetic in the drafter, and told
     limit      wall time in seconds that one stage may take; slow drafters are tried in fewer contexts
     source     Python that defines `subject`, the drafter, for programs; needless for importable ones
+
+    Whether the declared laws are any good, that is how many tokens are accepted, is not asked.
     """
     chosen = tuple(map(tuple, contexts)) if contexts is not None else _contexts()
     subject = Subject(drafter, chosen, width, samples, alpha, rounding, limit, source or definition(drafter, "subject"))

@@ -91,6 +91,8 @@ def check_outputs(
                  again
     checkpoint   called with such a state every 100 requests, to be written down
 
+    A log of chosen requests is no sample: all must be there, each under a seed of its own. Else as `check_decoder`.
+
     Raises InvalidInput for a line that does not fit, naming it, and for a state of other files or settings.
     """
     if not 0 <= tolerance < math.inf:

@@ -77,6 +77,8 @@ def check_trace(
 ) -> TraceReport:
     """Replay a trace of schema 1 (see `simulator.trace`); the arguments override the policy that its request lines declare.
 
+    What the trace leaves out is not checked; `TraceReport.unchecked` lists it. A log that lies consistently passes.
+
     Raises InvalidInput for a file that does not fit the schema, or a policy, W or start that spec/ does not know.
     """
     report = TraceReport()

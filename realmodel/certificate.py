@@ -121,6 +121,8 @@ def certify(
     binding     the binding under test in the reference's dtype; by default the reference's own
     prompts     how many of the prompts are run again, in both dtypes, `samples` calls of each looked at in every part
     recorded    the logs of the outputs' runs, replayed against spec/
+
+    It speaks of these prompts, this width, dtype and device.
     """
     judge = judge or Judge(model, reference, 2 * (width + 1))
     few = [(output.name, output.prompt) for output in outputs[:prompts]]

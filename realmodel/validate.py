@@ -95,6 +95,9 @@ def validate(
     sampled          temperature > 0: tokens that each schedule emits for its certificate
     progress         wraps the prompts being run, `certifying` the arms being certified
 
+    Certificates and figures are those of these prompts, widths, dtype and device; intervals from few prompts are too short
+    (`realmodel.bootstrap`).
+
     Raises InvalidInput for a protocol without transformers' generate at temperature 0, and for what `measure` refuses.
     """
     greedy = protocol.temperature == 0

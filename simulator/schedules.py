@@ -44,7 +44,10 @@ def linear(width: Width, start: str = "algorithm") -> Schedule:
 
 
 def packed(width: Width, start: str = "algorithm") -> Schedule:
-    """Packed-SS: verify the draft and propose the next one from the older prefix, in one call (ALG1, ALG2)."""
+    """Packed-SS: verify the draft and propose the next one from the older prefix, in one call (ALG1, ALG2).
+
+    No more calls than `linear` under ASM3.1 (THM3.2); real drafters break it on some positions, and then it may make more.
+    """
     return _one_call("packed", (0,), _widths(width), start)
 
 

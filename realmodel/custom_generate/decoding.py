@@ -74,7 +74,7 @@ def schedule_generate(
     mask_token_id            the token whose rows draft; by default the model's own. Any id gives the same output law: only how
                              many drafts are accepted depends on it
     pure_processors          classes of logits processors, besides PURE_PROCESSORS, that you know to be functions of
-                             (input_ids, scores) alone
+                             (input_ids, scores) alone; that is believed, not checked
     adapter                  the state of the low-rank adapter in the model's layers that acts on proposal rows, if there is one
     chance                   where coins come from. By default a generator of their own, seeded by one draw from torch's default
                              generator on the CPU: `torch.manual_seed` and `transformers.set_seed` make a run repeatable. It

@@ -55,6 +55,8 @@ def right_to_left(known: Known) -> Tokens:
 def confidence(known: Known) -> Tokens:
     """CONF: by falling probability of the drafted token, or, where Linear-SS has no draft yet, by the verifier's highest
     probability in the iteration before; ties by position; positions without a finite score last, in textual order.
+
+    At temperature > 0 it looks at which tokens were drawn and distorts the law (ANY-ORDER-ADAPTIVE): use `peak`.
     """
     return _by(known.window, known.drafted_probability or known.scores)
 

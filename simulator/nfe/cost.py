@@ -30,7 +30,10 @@ EXHAUSTIVE = 10  # up to this width all 2^(W-1) branch sets are tried
 
 
 def affine(tau: float, delta: float) -> Cost:
-    """tau + delta n. Raises InvalidInput unless both are >= 0 and one is positive."""
+    """tau + delta n (COST): one request; no batch, length or memory in it.
+
+    Raises InvalidInput unless both are >= 0 and one is positive.
+    """
     if not (0 <= tau < np.inf and 0 <= delta < np.inf and tau + delta > 0):
         raise InvalidInput(f"a call must cost something: tau and delta must be >= 0, one of them > 0; got {tau} and {delta}")
     return lambda rows: tau + delta * rows
