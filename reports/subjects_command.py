@@ -49,6 +49,9 @@ def subjects(
     tokens: Annotated[int, typer.Option(help="Output tokens of each sampled subject.")] = 2000,
     prompts: Annotated[int, typer.Option(help="Prompts of a loaded model.")] = 6,
     dtype: Annotated[str, typer.Option(help="Of a loaded model: float64, float32 or bfloat16.")] = "float32",
+    earlier: Annotated[
+        list[Path] | None, typer.Option("--with", help="JSON of an earlier run: its verdicts come first; repeatable.")
+    ] = None,
     json_file: Json = None,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write them to this file as a table.")] = None,
     quiet: Quiet = False,
@@ -147,7 +150,8 @@ def _read(file: Path) -> list[Examined]:
         there = {name: package_version(name) for name in _VERSIONS}
         if any(made[name] != number for name, number in there.items()):
             raise InvalidInput(f"{str(file)!r} was made with other versions than {there}")
-        rows = [{key: tuple(item) if isinstance(item, list) else item for key, item in row.items()} for row in content["rows"]]
+        rows: list[dict[str, Any]] = content["rows"]
+        rows = [{key: tuple(item) if isinstance(item, list) else item for key, item in row.items()} for row in rows]
         return [Examined(**row) for row in rows]
     except OSError as error:
         raise InvalidInput(f"cannot read {str(file)!r}: {error.strerror}") from None
