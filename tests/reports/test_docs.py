@@ -12,6 +12,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -108,6 +109,9 @@ def run_shell(block: Block, monkeypatch: pytest.MonkeyPatch, where: str, slow: b
             expected = 1 if "exits with 1" in comment and not only_known else 0
             assert code == expected, f"{where}: {line}: exit code {code}\n{output}"
             printed += output
+        elif program == "pytest":
+            ran &= slow
+            printed += pytest_run(arguments) if slow else ""
         else:
             assert program in ("pip", "python", "apt-get") or (ROOT / program).is_file(), f"{where}: {line}"
     if ran:
@@ -116,6 +120,15 @@ def run_shell(block: Block, monkeypatch: pytest.MonkeyPatch, where: str, slow: b
             found = re.search(pattern, printed)
             assert found, f"{where}: {shown!r} is not printed by\n{block.code}which printed\n{printed}"
             printed = printed[found.end() :]
+
+
+def pytest_run(arguments: list[str]) -> str:
+    """pytest as where packedss is installed, in the page's folder."""
+    command = [sys.executable, "-m", "pytest", "-p", "reports.pytest_plugin", "-p", "no:cacheprovider", *arguments]
+    env = os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
 
 
 def packedss(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[Any, str]:
