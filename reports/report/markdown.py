@@ -11,7 +11,7 @@ from reports.report.blocks import Bars, Block, Cell, Heat, More, Section, Table,
 from reports.report.explorer import Explored
 
 _MARKS = {"good": "✅ ", "bad": "❌ ", "open": "⚠️ "}
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$])")
 
 
 def markdown(sections: Sequence[Section], explored: Explored, skipped: Sequence[tuple[str, str]]) -> str:
