@@ -265,6 +265,26 @@ def test_keeping_stale_rows_differs_from_the_spec(name):
     assert different > 0
 
 
+@pytest.mark.claim("EQ8")
+@pytest.mark.parametrize("name", [*SCHEDULES, "native"])
+@pytest.mark.parametrize("order", ["rtl", "confidence"])
+def test_calls_orders_and_tokens_are_the_spec_s(name, order):
+    """Where the specification reads the model by forwards of single rows; with ends in the middle of windows."""
+    removed = 0
+    for seed, eos in (*SHRINKING, (2, None)):
+        model, limits = random_model(seed), Limits.of(14, eos)
+        run = generate(model.session(), named(name, 5, order), PROMPT, limits)
+        wanted = spec_run(model, name, limits, 5, order)
+        assert run.tokens == wanted.P[len(PROMPT) :]
+        assert len(run.steps) == len(wanted.records)
+        for step, record in zip(run.steps, wanted.records, strict=True):
+            assert step.advance == len(record.C)
+            assert step.accepted == record.h
+            assert step.order == record.pi or name == "native"
+        removed += sum(len(step.committed) < step.advance for step in run.steps)
+    assert removed > 0 or order == "confidence"
+
+
 # --- laws -------------------------------------------------------------------------------------------------------------------
 
 
