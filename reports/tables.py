@@ -247,7 +247,7 @@ def print_any_order(result: AnyOrderValidation, details: bool = False) -> None:
         )  # fmt: skip
         for row in summary.rows:
             key = next(keys[row.name, o, row.width] for o in (order, "", "ltr") if (row.name, o, row.width) in keys)
-            word = "by design not" if key in result.native and row.verdict.certified else _coloured(result.verdict_of(key))
+            word = "not exact" if key in result.native and row.verdict.certified else _coloured(result.verdict_of(key))
             width = str(row.width) if row.width else ""
             if row.figures is None:
                 shown.add_row(width, row.name, word, *["[red]REFUSED[/]"] * 9)
@@ -260,7 +260,7 @@ def print_any_order(result: AnyOrderValidation, details: bool = False) -> None:
                 row.name,
                 word,
                 f"{figures.nfe:,}",
-                _spread(figures.tokens_per_nfe, 3),
+                _spread(figures.tokens_per_nfe, 2),
                 f"{1000 * figures.time_per_nfe.estimate:.2f}",
                 _spread(figures.throughput, 0),
                 f"{figures.rows / figures.nfe:.1f}",
