@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -184,9 +185,12 @@ def _finish(studies: Sequence[Study], folder: Path, arguments: dict[str, Any], j
     verdict = {1: "FAULT", 2: "NOT RUN"}.get(exit_code(studies), "holds")
     write_json(json_file, "paper", arguments, [{"verdict": verdict, "studies": rows, "tables": [t.plain() for t in made]}])
     if not quiet:
+        unsound = {"FAULT", "NOT RUN"} & {word for study in studies for word in study.words}
         for table in made:
-            if table.id not in ("reasons",):
+            if table.id != "reasons" and (table.id != "certificates" or unsound):
                 print_table(table)
+        words = Counter(word for study in studies for word in study.words)
+        print("certificates: " + ", ".join(f"{count} {word}" for word, count in sorted(words.items())))
         if any(study.contended for study in studies):
             print("Several processes shared the machine: counts and certificates stand, times are not shown.")
         print("written: " + ", ".join(written))
