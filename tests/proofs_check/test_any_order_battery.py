@@ -146,7 +146,7 @@ def test_a_seed_must_be_one() -> None:
 def test_what_was_not_reached_is_said() -> None:
     from collections import Counter
 
-    watched = Seen(Counter({"a pair accepted ahead of an unresolved position": 20}), longest=2)
+    watched = Seen(Counter({"a pair accepted ahead of an unresolved position": 100}), longest=2)
     with pytest.raises(NotReached, match="a rejected draft token, a window of 2 or more accepted in full, an accepted pair"):
         watched.require("a rejected draft token", "a window of 2 or more accepted in full", "an accepted pair that is removed")
 
