@@ -8,7 +8,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: verify test test-full lint proofs docs bench clean distclean
+.PHONY: verify test test-full lint proofs docs bench publish clean distclean
 
 verify: $(READY)
 	$(BIN)/packedss prove
@@ -43,6 +43,35 @@ docs: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m reports.bench
+
+# The committed evidence: what is there already is kept, so an interrupted run goes on. The speeds are those of this machine.
+RUNS := out/publish
+EVIDENCE := $(addprefix $(RUNS)/,prove.json faults.json faults-model.json simulate.json validate-embedded.json \
+  validate-temperature-1.json validate-any-order.json validate-smollm2.json audit.json)
+publish: $(EVIDENCE)
+	$(BIN)/packedss report --from $(RUNS) --to reports/published/report.html --markdown reports/published/report.md
+	cp $(EVIDENCE) reports/published/
+
+$(EVIDENCE): | $(READY)
+$(RUNS)/%: QUIET = @mkdir -p $(RUNS); $(BIN)/packedss
+$(RUNS)/prove.json:
+	$(QUIET) prove --quiet --json $@
+$(RUNS)/faults.json:
+	$(QUIET) faults --quiet --json $@
+$(RUNS)/faults-model.json:
+	$(QUIET) faults --layer model --quiet --json $@
+$(RUNS)/simulate.json:
+	$(QUIET) simulate --drafter mixture:rate=0.0956,rho=0.7 -w 4 -w 8 -w 16 --quiet --json $@
+$(RUNS)/validate-embedded.json:
+	$(QUIET) validate -w 4 -w 8 --prompts 12 --max-new-tokens 64 --quiet --json $@ --trace $(RUNS)/embedded.trace.jsonl
+$(RUNS)/validate-temperature-1.json:
+	$(QUIET) validate --temperature 1 --start sampled --quiet --json $@
+$(RUNS)/validate-any-order.json:
+	$(QUIET) validate --model embedded-any-order -w 8 -w 16 --quiet --json $@ --trace $(RUNS)/any-order.trace.jsonl
+$(RUNS)/validate-smollm2.json:
+	$(QUIET) validate --model smollm2 --prompts 20 --max-new-tokens 128 --baselines --folder $(RUNS)/smollm2 --quiet --json $@
+$(RUNS)/audit.json:
+	$(QUIET) audit --prompts 12 --quiet --json $@
 
 # The version is asked before a venv exists, so that a too old python leaves none behind.
 # Asking for pip, not for the folder, also repairs a venv whose making was cut short.
