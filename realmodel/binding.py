@@ -161,6 +161,10 @@ class BoundSession(ABC, Generic[C, E]):
     def _rows(self, call: C, cached: int) -> Rows:
         """The rows behind a cache of `cached` rows."""
 
+    def _given(self, call: C, rows: Rows) -> list[int]:
+        """The ids that came with the call: none is outside the vocabulary, as a mask may be."""
+        return rows.tokens[: rows.keep]
+
     @abstractmethod
     def _layout(self, call: C) -> Hashable:
         """What fixes the rows after the catch-up."""
@@ -213,7 +217,7 @@ class BoundSession(ABC, Generic[C, E]):
         model = self.model
         keep = self._roll_back(self._context(call))
         rows = self._rows(call, keep)
-        model.check_ids(rows.tokens[: rows.keep])
+        model.check_ids(self._given(call, rows))
         read = rows.verifier + [row for block in rows.proposals if block for row in block]
         read = read or [len(rows.tokens) - 1]
         inputs = model.put(torch.tensor([*rows.tokens, *rows.positions, *read]))

@@ -33,7 +33,6 @@ class Session(BoundSession[Call, int]):
             raise InvalidInput(f"{self.model.name} needs a prompt of at least 1 token, got none")
         if any(b < 0 or (b and not call.verify) for b in call.branches):
             raise InvalidInput(f"a call that does not verify can draft branch 0 only, got branches {list(call.branches)}")
-        self.model.check_ids(call.prefix[-1:])
 
     def _context(self, call: Call) -> Tokens:
         return call.prefix[:-1]
@@ -43,6 +42,9 @@ class Session(BoundSession[Call, int]):
 
     def _rows(self, call: Call, cached: int) -> Rows:
         return rows_of(call, cached, self.model.mask_token, self.padded)
+
+    def _given(self, call: Call, rows: Rows) -> list[int]:
+        return [*super()._given(call, rows), call.prefix[-1]]
 
     def _layout(self, call: Call) -> tuple[bool, tuple[int, ...], int, int, bool]:
         return shape_of(call, self.padded)
