@@ -9,7 +9,7 @@ DOM-WIDE | ASM3.1 | THM3.2 holds when both schedules begin with start `wide`.
 DOM-SAMPLED | ASM3.1 | THM3.2 holds when both schedules begin with start `sampled`.
 DOM-ANYORDER | ASM3.1 | Algorithm 3 in textual order needs no more calls than its two-call Linear-SS.
 DOM-FIXED-ORDER | - | In ltr, rtl, or a permutation in one window, drafts right from some accepted sets on: the same.
-DOM-ADAPTIVE-ORDER | - | In an order that what is accepted changes it can need more calls: L = 3 on, L = 5 on if only windows slide.
+DOM-ADAPTIVE-ORDER | - | In an order that what is accepted changes it can need more: L = 3 on, L = 5 on if only windows slide.
 ASM-NEEDED | - | Without ASM3.1 Packed-SS can need more calls than Linear-SS, from L = 8, W = 4 on (L = 7 if started `wide`).
 ASM-REACH | - | THM3.2 needs only that no context of Packed-SS in step with Linear-SS, or none out of step, has a shrunk reach.
 BOUND-2D | - | With e, o contexts of shrunk reach in and out of step, NFE_packed <= NFE_linear + max(0, min(2e, 2o - 1)).
