@@ -19,6 +19,7 @@ def writable(file: Path | None) -> Path | None:
 
 
 def distinct(json_file: Path | None, trace: Path | None) -> None:
+    """Refuse to write two results to one file."""
     if json_file is not None and trace is not None and json_file.resolve() == trace.resolve():
         raise InvalidInput(f"both --json and --trace name {str(trace)!r}; one would replace the other")
 

@@ -110,13 +110,25 @@ LINES = {  # the exit code of each: 0 holds, 1 does not, 2 could not run or was 
     "audit --prompts 1 --max-new-tokens 8 --width 2": 0,
     "audit --maps -1": 2,
     "paper": 2,  # it must be told the tasks
+    "subjects plain/greedy --tokens 100": 0,
+    "subjects rule:_speculative_sampling --tokens 100": 1,
+    "validate --model embedded-any-order --prompts 1 --max-new-tokens 6 --width 2 --schedule packed --order ltr": 0,
     "subjects q:AssistantVocabTranslatorCache": 2,
 }
-NEEDS = {"map": "matplotlib", "report": "jinja2", "validate": "torch", "audit": "torch", "subjects": "torch", "doctor": "rich"}
+SLOW = ("faults --row F", "subjects rule", "validate --model embedded-any-order")
+NEEDS = {
+    "map": "matplotlib",
+    "report": "jinja2",
+    "validate": "torch",
+    "audit": "torch",
+    "paper": "torch",
+    "subjects": "torch",
+    "doctor": "rich",
+}
 
 
 @pytest.mark.parametrize(
-    "line", [pytest.param(line, marks=[pytest.mark.slow] if line.startswith("faults --row F") else []) for line in LINES]
+    "line", [pytest.param(line, marks=[pytest.mark.slow] if line.startswith(SLOW) else []) for line in LINES]
 )
 def test_exit_codes_and_json(run: Run, line: str) -> None:
     command = line.split()[0]
