@@ -8,68 +8,22 @@ declared policy the rules about the length of drafts and the kind of call are le
 
 from __future__ import annotations
 
-from array import array
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
+from proofs_check.any_order_trace import AnyOrder
+from proofs_check.replay import RULES, WIDEST, Broken, Replay, TraceReport, Violation
 from simulator.errors import InvalidInput
 from simulator.records import Limits, Tokens
-from simulator.trace import EndLine, RequestLine, StepLine, read_trace
+from simulator.trace import RequestLine, StepLine, read_trace
 from spec import greedy
 from spec.run import SCHEDULES, Given, Schedule, Start, State, ending, first_phase
 
+__all__ = ["POLICIES", "RULES", "TraceReport", "Violation", "check_trace"]
+
 POLICIES = tuple(SCHEDULES)
-_MOST_TOKENS = 1 << 23  # of one request
 _SHOWN = 20
-_WIDEST = 1024  # W; a file that says more would have its drafts named, Quadratic-SS's W (W + 1) of them, one by one
 _UNKNOWN = -1  # no token id
-RULES = {
-    "ALG1.L2": "a call is made only while the output is shorter than L and has not ended",
-    "ALG1.L5": "the accepted draft tokens are the leading ones that pass their test",
-    "ALG1.L6": "an accepted block is the accepted draft tokens and one token of the verifier",
-    "ALG1.L7": "the block is cut at the first stop: end of block, limit L, EOS or end marker",
-    "ALG1.L10": "the next draft is what the declared policy keeps of the proposals",
-    "ALG2.L7": "after a rejection the correction comes from [p - Q]+, which cannot hold the rejected token",
-    "INIT": "each call verifies, drafts or both, as the declared policy and start say",
-    "TAB2": "a call evaluates at least the rows it verifies",
-    "STOP": "the request ends where the first stop is",
-    "NFE-CONV": "the counters close: tokens and calls reported are those of the steps",
-}
-
-
-class Violation(NamedTuple):
-    """The first step of a request that no rule explains."""
-
-    line: int
-    request: int
-    call: int  # the number of the forward pass; that of the last one if the end line is at fault
-    rule: str  # id of the nearest rule, a key of RULES
-    expected: str
-    found: str
-
-
-@dataclass
-class TraceReport:
-    """What a trace shows."""
-
-    requests: int = 0
-    calls: int = 0
-    tokens: int = 0
-    checked: Counter[str] = field(default_factory=Counter)  # comparisons made, by rule
-    unchecked: Counter[str] = field(default_factory=Counter)  # what could not be checked, in words: how often
-    violations: list[Violation] = field(default_factory=list)  # the first of each request, at most the first 20 requests
-    violated: int = 0  # requests with a violation
-
-    @property
-    def verdict(self) -> str:
-        """`violated`, `holds`, or `not run` when there was nothing to check."""
-        return "violated" if self.violated else "holds" if self.calls else "not run"
-
-
-class _Broken(Exception):  # never leaves this module
-    pass
 
 
 def check_trace(
@@ -82,21 +36,26 @@ def check_trace(
     Raises InvalidInput for a file that does not fit the schema, or a policy, W or start that spec/ does not know.
     """
     report = TraceReport()
-    replay: _Replay | None = None
+    head: RequestLine | None = None
+    replay: Replay | None = None
     for number, line in read_trace(lines):
         if isinstance(line, RequestLine):
-            declared = (policy or line.schedule, line.width if width is None else width, start or line.start)
-            replay = _Replay(line, *declared, report, explicit=policy is not None)
+            head, replay = line, None
             report.requests += 1
             continue
-        assert replay is not None  # read_trace: a request line comes first
+        assert head is not None  # read_trace: a request line comes first
+        if replay is None:  # its first call tells the family
+            over_positions = isinstance(line, StepLine) and line.fields.get("end") is not None
+            family = AnyOrder if over_positions or head.schedule in ("serial", "native") else LeftToRight
+            declared = (policy or head.schedule, head.width if width is None else width, start or head.start)
+            replay = family(head, *declared, report, explicit=policy is not None)
         if not replay.broken:
             try:
                 if isinstance(line, StepLine):
                     replay.step(line)
                 else:
                     replay.end(line)
-            except _Broken as finding:
+            except Broken as finding:
                 replay.broken = True
                 report.violated += 1
                 if len(report.violations) < _SHOWN:
@@ -107,25 +66,21 @@ def check_trace(
     return report
 
 
-class _Replay:
+class LeftToRight(Replay):
     """One request."""
 
     def __init__(
         self, head: RequestLine, policy: str | None, width: int | None, start: str | None, report: TraceReport, explicit: bool
     ) -> None:
-        self.number, self.limits, self.report = head.number, head.limits, report
-        self.broken = False
-        self.calls = 0
-        self.output = array("q")
+        super().__init__(head, report)
         self.retained: int | None = 0  # what the step before said it kept; None when it did not say
-        self.stop: str | None = "length" if head.limits.max_new_tokens == 0 else None
         self.policy: Schedule | None = None
         self.state: State | None = None
         if policy in POLICIES:
             if policy != "ar" and (width is None or width < 1):
                 raise InvalidInput(f"replaying {policy} needs its width W >= 1: in the request lines, or as --width")
-            if policy != "ar" and width is not None and width > _WIDEST:
-                raise InvalidInput(f"request {self.number} declares W = {width}: more than {_WIDEST} is not replayed")
+            if policy != "ar" and width is not None and width > WIDEST:
+                raise InvalidInput(f"request {self.number} declares W = {width}: more than {WIDEST} is not replayed")
             self.policy, self.width = policy, width or 1
             try:
                 self.state = State((), (), (), first_phase(self.policy, cast(Start, start or "algorithm")))
@@ -143,8 +98,7 @@ class _Replay:
         said = line.fields
         committed: Tokens = said["committed"]
         self.expect("ALG1.L2", "no call after the end of the output", f"another call after {self.stop!r}", self.stop is None)
-        if len(self.output) + len(committed) > _MOST_TOKENS:
-            raise InvalidInput(f"request {self.number} has more than {_MOST_TOKENS:,} output tokens: too long to be replayed")
+        self.bounded(committed)
         verifies = self._verifies(said)
         h = self._accepted(said, verifies)
         advance = h + 1 if verifies else 0
@@ -162,38 +116,6 @@ class _Replay:
             self._kept(said)
         self.output.extend(committed)
         self.stop = stop
-
-    def end(self, line: EndLine) -> None:
-        """Compare the request's totals."""
-        self.expect("STOP", "another call: the output has not ended", "the end of the request", self.stop is not None)
-        if line.stop is not None:
-            self.expect("STOP", f"stop {self.stop!r}", f"stop {line.stop!r}", line.stop == self.stop)
-        if line.tokens is not None:
-            got = array("q", line.tokens)
-            where = next(
-                (i for i, (a, b) in enumerate(zip(got, self.output, strict=False)) if a != b), min(len(got), len(self.output))
-            )
-            expected = f"the {len(self.output)} tokens of the steps"
-            self.expect(
-                "NFE-CONV", expected, f"{len(got)} tokens, other from output position {where + 1} on", got == self.output
-            )
-        if line.nfe is not None:
-            self.expect("NFE-CONV", f"{self.calls} calls", f"{line.nfe}", line.nfe == self.calls)
-        for name in ("tokens", "nfe"):
-            if getattr(line, name) is None:
-                self.report.unchecked[f"the field {name!r} of the end line is missing"] += 1
-
-    def expect(self, rule: str, expected: str, found: str, holds: bool) -> None:
-        self.report.checked[rule] += 1
-        if not holds:
-            raise _Broken(rule, expected, found)
-
-    def same(self, rule: str, name: str, expected: Any, said: dict[str, Any], shown: str = "") -> None:
-        """The field `name` has the expected value, if the step has it."""
-        if name in said:
-            self.expect(rule, f"{name} {shown or expected}", f"{name} {said[name]}", said[name] == expected)
-        else:
-            self.report.unchecked[f"the field {name!r} of the steps is missing"] += 1
 
     def _verifies(self, said: dict[str, Any]) -> bool:
         if self.state is not None:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from reports.commands.shared import write_trace
 from reports.output import progress, replay_line, write_json
 from simulator.errors import InvalidInput
 from simulator.records import Limits, Tokens
@@ -36,6 +37,7 @@ class Asked(NamedTuple):
     start: str
     details: bool
     json_file: Path | None
+    trace: Path | None
     quiet: bool
     output_positions: int | None = None  # SetDLM: allocated after the prompt, past the trained length too
     questions: list[str] | None = None  # SetDLM: of GSM8K
@@ -61,6 +63,8 @@ def validate(asked: Asked, texts_of: Callable[[Any], list[tuple[str, Tokens]]]) 
     positions = asked.max_new_tokens
     if isinstance(loaded, SetDLM):
         widths, horizon = asked.widths or [loaded.window], loaded.horizon if horizon is None else horizon
+        if asked.trace is not None:
+            raise InvalidInput("--trace is not for SetDLM: its rule for the end of an answer has no place in a trace")
     chosen = arms(asked.schedules or SCHEDULES, widths, orders, asked.start, horizon)
     if asked.output_positions is not None:
         Limits.of(asked.output_positions)
@@ -93,6 +97,7 @@ def validate(asked: Asked, texts_of: Callable[[Any], list[tuple[str, Tokens]]]) 
 
         print_any_order(result, asked.details)
     arguments = {name: getattr(asked, name) for name in ("model", "dtype", "device", "threads", "padded")}
+    write_trace(asked.trace, [run_._replace(model=loaded.name) for run_ in result.traced()])
     write_json(asked.json_file, "validate", arguments | {"prompts": dict(texts)}, result.rows())
     replay_line(asked.quiet)
     return {"EXACT": 0, "TIES": 0, "FAULT": 1}.get(result.verdict, 2)

@@ -24,6 +24,7 @@ from realmodel.figures import Summary, Verdict, summarise
 from realmodel.layers import Layer, Word, worst
 from simulator.any_order import Native, Schedule, named, within
 from simulator.records import Limits, Tokens
+from simulator.trace import TracedRequest
 
 SCHEDULES = ("serial", "linear", "packed", "quadratic", "native")
 LTR = "ltr"
@@ -119,6 +120,15 @@ class AnyOrderValidation:
     def again(self, key: Key) -> int:
         """Rows that an arm encoded again."""
         return sum(step.again for record in self.measurement.records if record.key == key for step in record.steps)
+
+    def traced(self) -> Iterator[TracedRequest]:
+        """Every run, for a trace; the order is part of a request's name."""
+        ids, arms = dict(self.prompts), {each.arm.key: each for each in self.arms}
+        for record in self.measurement.records:
+            each = arms[record.key]
+            name = f"{record.prompt}, {each.order or 'its own order'}"
+            run, limits = record.generation, self.protocol.limits
+            yield TracedRequest(name, each.name, ids[record.prompt], limits, run, max(each.width, 1), self.start)
 
     def rows(self) -> list[dict[str, Any]]:
         """For JSON, a row an order: parameters, certificates, figures, and each run's tokens and times."""

@@ -125,11 +125,11 @@ def validate(
         from reports.any_order_command import Asked
         from reports.any_order_command import validate as validate_any_order
 
-        if temperature or baselines or trace is not None:
-            raise InvalidInput("any-order models are validated at temperature 0, without --baselines or --trace")
+        if temperature or baselines:
+            raise InvalidInput("any-order models are validated at temperature 0, without --baselines")
         asked = Asked(
             model, schedule, width, order, horizon, max_new_tokens, dtype, reference_dtype, device, padded, repeats, folder,
-            workers, threads, start, details, json_file, quiet, output_positions, prompt, prompt_ids is not None,
+            workers, threads, start, details, json_file, trace, quiet, output_positions, prompt, prompt_ids is not None,
         )  # fmt: skip
         return validate_any_order(asked, lambda loaded: _texts(loaded, prompts, prompt, prompt_ids))
     torch, loaded = load_model(model, dtype, device, trust_remote_code)

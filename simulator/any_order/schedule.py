@@ -95,7 +95,7 @@ class Schedule:
             scores=tuple((j, float(confidence(scores[j], argmax(scores[j]).token))) for _, j in left if j in scores),
             end=end,
             order=() if call.verify else order,
-            unread=max(0, len(committed) - h),
+            unread=sum(j <= end for j in order[h : len(tokens)]),
             phase=self._after(state.phase),
             limits=state.limits,
         )

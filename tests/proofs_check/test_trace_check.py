@@ -34,7 +34,8 @@ def test_what_our_schedules_write_holds(name: str) -> None:
     assert report.requests == len(requests)
     assert report.calls == sum(request.generation.nfe for request in requests)
     assert report.tokens == sum(len(request.generation.tokens) for request in requests)
-    assert set(report.checked) >= RULES.keys() - ({"ALG2.L7"} if name == "ar" else set()) - {"INIT"}
+    left_to_right = {rule for rule in RULES if not rule.startswith("ALG3")}
+    assert set(report.checked) >= left_to_right - ({"ALG2.L7"} if name == "ar" else set()) - {"INIT"}
 
 
 def greedy_lines(limits: Limits, thresholds: tuple[int, ...] = (0, 0, 1, 2, 2, 2, 4, 4), start: str = "algorithm") -> list[str]:

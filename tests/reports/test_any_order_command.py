@@ -97,7 +97,7 @@ def test_past_the_trained_length_with_a_warning(run, release):
         ("--model embedded-any-order -w 65", "must lie in 1 .. 64"),
         ("--model embedded-any-order --start wide", "unknown start 'wide' of an any-order schedule"),
         ("--model embedded-any-order --temperature 1", "validated at temperature 0"),
-        ("--model embedded-any-order --trace t", "without --baselines or --trace"),
+        ("--model embedded-any-order --baselines", "without --baselines"),
         ("--model embedded-any-order --output-positions 5", "--output-positions is for SetDLM"),
     ],
 )

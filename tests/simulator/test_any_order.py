@@ -229,6 +229,21 @@ def test_every_verifying_call_resolves_a_position(width: int) -> None:
                 assert run.tokens == (1, 2, 0, 1, 2, 2, 1)
 
 
+def test_a_correction_stays_unread_when_accepted_drafts_fall_beyond_the_end() -> None:
+    """Order 3, 2, 1: the call accepts 3, the EOS at 2 and, not drafted right, 1. Position 3 goes, and 1 is what no call was given."""
+    model = by_accepted([1, 0, 1], lambda accepted, j: j > 1, vocabulary=2)
+    policy = named("packed", 3, "rtl")
+    state = policy.init((), Limits.of(3, 0))
+    for _ in range(2):
+        call = policy.request(state)
+        state, step = policy.absorb(state, call, model(call), None)  # type: ignore[arg-type]  # greedy: no coin is asked for
+        if step.end == 2:
+            break
+    assert (step.end, state.accepted, state.unread) == (2, ((2, 0),), 0) or state.unread == sum(
+        pair not in dict.fromkeys((*call.accepted, *call.draft)) for pair in state.accepted
+    )
+
+
 def test_perfect_drafts_take_the_calls_they_should() -> None:
     model = by_accepted([1] * 12, lambda accepted, j: True)
     calls = {
