@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from simulator import ContractError, InvalidInput, Limits, Reply, exact_law, generate
-from simulator.any_order import Call, Known, Pairs, confidence, left_to_right, named, right_to_left
+from simulator.any_order import Call, Drafted, Known, Pairs, confidence, left_to_right, named, right_to_left
 from simulator.any_order.orders import along, shuffled, within
 from simulator.laws import Law, Peak, RationalLaw
 from simulator.oracles.any_order import AnyOrderModel, by_accepted, random_tables
@@ -230,18 +230,14 @@ def test_every_verifying_call_resolves_a_position(width: int) -> None:
 
 
 def test_a_correction_stays_unread_when_accepted_drafts_fall_beyond_the_end() -> None:
-    """Order 3, 2, 1: the call accepts 3, the EOS at 2 and, not drafted right, 1. Position 3 goes, and 1 is what no call was given."""
-    model = by_accepted([1, 0, 1], lambda accepted, j: j > 1, vocabulary=2)
-    policy = named("packed", 3, "rtl")
-    state = policy.init((), Limits.of(3, 0))
-    for _ in range(2):
-        call = policy.request(state)
-        state, step = policy.absorb(state, call, model(call), None)  # type: ignore[arg-type]  # greedy: no coin is asked for
-        if step.end == 2:
-            break
-    assert (step.end, state.accepted, state.unread) == (2, ((2, 0),), 0) or state.unread == sum(
-        pair not in dict.fromkeys((*call.accepted, *call.draft)) for pair in state.accepted
-    )
+    """3 and the EOS at 2 are accepted, 1 is corrected; 3 falls, and the correction is what no call was given (|N| = 1)."""
+    model, policy = by_accepted([1, 0, 1], lambda accepted, j: True), named("packed", 3, "rtl")
+    drafted = tuple(Drafted(j, token, Peak(token, 1.0)) for j, token in ((1, 0), (2, 0), (3, 1)))
+    state: Any = policy.init((), Limits.of(3, 0))._replace(draft=drafted)
+    call: Any = policy.request(state)
+    after, step = policy.absorb(state, call, model(call), None)  # type: ignore[arg-type]  # greedy: no coin is asked for
+    assert (step.accepted, step.end, after.accepted) == (2, 2, ((2, 0), (1, 1)))
+    assert after.unread == 1
 
 
 def test_perfect_drafts_take_the_calls_they_should() -> None:
