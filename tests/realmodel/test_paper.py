@@ -161,13 +161,10 @@ def linear_calls(made):
 @pytest.mark.usefixtures("_short_rule")
 def test_a_run_from_the_probe_to_the_study(tmp_path):
     """Every cell is there, certified, graded and counted; a second run finds all of it and gives the same."""
-    plan = planned(
-        GSM8K, f"writingbench={DATA / 'writingbench.jsonl'}", blocks=None, probe=(3, 4), schedules=("linear", "packed")
-    )
+    plan = planned(blocks=None, probe=(3, 4), schedules=("linear", "packed"), limit=1)
     first = paper.run(prepare(plan), tmp_path, care=CARE)
     assert [(cell.kind, cell.task, cell.temperature) for cell in first.cells] == [
-        ("probe", "gsm8k", 0.0), ("task", "gsm8k", 0.0), ("task", "writingbench", 0.0),
-        ("task", "gsm8k", 1.0), ("task", "writingbench", 1.0),
+        ("probe", "gsm8k", 0.0), ("task", "gsm8k", 0.0), ("task", "gsm8k", 1.0),
     ]  # fmt: skip
     assert set(first.words) <= {"EXACT", "TIES"}
     chosen = {method.schedule: method.width for method in first.cells[1].methods}
@@ -179,8 +176,7 @@ def test_a_run_from_the_probe_to_the_study(tmp_path):
     graded = first.cells[1]
     assert (graded.runs[..., CORRECT] == 0).all()  # a model of a few weeks of text cannot do sums
     assert {reason.why for reason in graded.reasons} == {"it has no complete \\boxed{} answer"}
-    assert np.isnan(first.cells[2].runs[..., CORRECT]).all()  # writing is not graded
-    assert (first.cells[3].runs[:, :, 0] != first.cells[3].runs[:, :, 1]).any()  # draws differ
+    assert (first.cells[2].runs[:, :, 0] != first.cells[2].runs[:, :, 1]).any()  # draws differ
     assert study.read(tmp_path).plain() == first.plain()
     linear_calls(first.cells[1])
     first.cells[1].runs[0, 0, 0, NFE] += 1
@@ -264,7 +260,7 @@ def test_out_of_memory_is_one_line_and_finished_prompts_stay(tmp_path, monkeypat
         return measured(*args)
 
     monkeypatch.setattr(realmodel.efficiency, "measure_prompt", second_fails)
-    prepared = prepare(planned(temperatures=(0.0,)))
+    prepared = prepare(planned(temperatures=(0.0,), schedules=("linear",)))
     with pytest.raises(InvalidInput, match="out of memory while decoding gsm8k at temperature 0") as caught:
         paper.run(prepared, tmp_path, care=CARE)
     assert "\n" not in str(caught.value)
@@ -337,13 +333,13 @@ def test_a_fault_beyond_the_certified_prompts_is_laid_to_the_arm_that_made_it(tm
         return realmodel.efficiency.Measurement(found.parameters, records, found.reused, found.damaged)
 
     monkeypatch.setattr(paper, "measure", tampered)
-    result = paper.run(prepare(planned(temperatures=(0.0,))), tmp_path, care=Care(1, 60, 2))
+    result = paper.run(prepare(planned(temperatures=(0.0,), schedules=("linear", "packed"))), tmp_path, care=Care(1, 60, 2))
     assert {method.schedule: method.verdict for method in result.cells[0].methods} == {
-        "linear": "EXACT", "packed": "FAULT", "quadratic": "EXACT",
+        "linear": "EXACT", "packed": "FAULT",
     }  # fmt: skip
-    by_method = {each.method: each for each in result.cells[0].trajectories}
-    assert (by_method[1].different, by_method[1].faults, by_method[2].different) == (1, 1, 0)
-    assert "2, output token 4" in by_method[1].examples[0]
+    [parted] = result.cells[0].trajectories
+    assert (parted.different, parted.faults) == (1, 1)
+    assert "2, output token 4" in parted.examples[0]
 
 
 @pytest.mark.slow
@@ -399,6 +395,8 @@ def test_the_whole_protocol_on_the_stand_in_of_nemotron(tmp_path):
     assert len(result.cells) == 10
     assert "FAULT" not in result.words
     assert all(cell.runs[..., TOKENS].max() <= 8 for cell in result.cells)
+    for cell in result.cells:  # writing is not graded
+        assert np.isnan(cell.runs[..., CORRECT]).all() == (cell.task == "writingbench")
 
 
 # --- prompts, estimate ------------------------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ def test_the_whole_command(run, tmp_path):
     tasks = [GSM8K, *(f"{name}={DATA / file}" for name, file in (
         ("humaneval", "humaneval.jsonl"), ("mbpp", "mbpp.jsonl"), ("math-500", "math500.jsonl"),
         ("writingbench", "writingbench.jsonl")))]  # fmt: skip
-    words = ("--tasks", ",".join(tasks), "--probe", "4", "--probe", "8", "--limit", "2", "--cap", "8", "--draws", "2",
+    words = ("--tasks", ",".join(tasks), "--probe", "4", "--limit", "2", "--cap", "8", "--draws", "2",
              "--certify", "2", "--sampled", "60", "--folder", tmp_path / "out")  # fmt: skip
     code, out, error = run(*words)
     assert code == 0, error
