@@ -181,7 +181,7 @@ def _simulate(result: Result) -> Section:
         lines.append(
             (
                 Cell(_number(row["width"])),
-                Cell(row["schedule"]),
+                Cell(_scheduled(row)),
                 _interval(row["tokens_per_nfe"], (at, "tokens_per_nfe"), 4),
                 Cell(_number(row.get("tokens_per_nfe_exact"), 4), (at, "tokens_per_nfe_exact")),
                 Cell(_number(row["nfe"] / max(1, row["runs"]), 1), (at, "nfe")),
@@ -193,7 +193,7 @@ def _simulate(result: Result) -> Section:
     top = max((row["tokens_per_nfe"]["value"] for row in rows), default=1.0)
     items = tuple(
         (
-            f"{row['schedule']}, W = {row['width']}",
+            f"{_scheduled(row)}, W = {row['width']}",
             row["tokens_per_nfe"]["value"],
             f"{row['tokens_per_nfe']['value']:.3f}",
         )
@@ -204,6 +204,11 @@ def _simulate(result: Result) -> Section:
     headline = f"{drafter}: most tokens a call with {best['schedule']}, {best['tokens_per_nfe']['value']:.3f}"
     blocks = (table(columns, lines, (0, 2, 3, 4, 5, 6)), Bars("Tokens per model call", items, top))
     return _made(result, "Simulated call counts", "", headline, *blocks, *call_counts(rows, drafter))
+
+
+def _scheduled(row: Mapping[str, Any]) -> str:
+    """The schedule of a row, and of an any-order one its order."""
+    return f"{row['schedule']}, {row['order']}" if "order" in row else str(row["schedule"])
 
 
 def _sweep(result: Result) -> Section:
@@ -223,11 +228,29 @@ def _sweep(result: Result) -> Section:
 
 
 def _validate(result: Result) -> Section:
-    found = result.rows[0]
+    blocks: list[Block] = []
+    for at in range(len(result.rows)):  # an order a row, for an any-order model
+        blocks += _validated(result.rows[at], (at,))
+    words = [row["verdict"] for row in result.rows]
+    word = next(each for each in ("FAULT", "NOT RUN", "TIES", "EXACT") if each in words)
+    model = f"{result.arguments.get('model')!s}"
+    headline = f"{model}: {word}"
+    for row in result.rows:
+        rates = {
+            each["name"]: each["figures"]["tokens_per_nfe"]["estimate"] for each in row["summary"]["rows"] if each["figures"]
+        }
+        if {"packed", "linear"} <= rates.keys():
+            order = f" ({row['order']})" if "order" in row else ""
+            headline += f"; tokens/NFE Packed {rates['packed']:.3f}, Linear {rates['linear']:.3f}{order}"
+    return _made(result, f"Real model: {model}", word, headline, *blocks)
+
+
+def _validated(found: Mapping[str, Any], at: Path) -> Iterator[Block]:
     summary = found["summary"]
+    baselines = ("linear", "serial" if "order" in found else "ar")
     lines, charts = [], []
-    for at, row in enumerate(summary["rows"]):
-        path: Path = (0, "summary", "rows", at)
+    for index, row in enumerate(summary["rows"]):
+        path: Path = (*at, "summary", "rows", index)
         figures = row["figures"]
         word = Cell(row["verdict"]["words"], (*path, "verdict"), TONES.get(row["verdict"]["words"], ""))
         name = Cell(row["name"], path)
@@ -247,24 +270,32 @@ def _validate(result: Result) -> Section:
             _interval(figures["throughput"], (*at_figures, "throughput"), 0),
             Cell(_number(figures["rows"] / max(1, figures["nfe"]), 1), (*at_figures, "rows")),
         ]
-        for baseline in ("linear", "ar"):
+        for baseline in baselines:
             i, each = against.get(baseline, (0, None))
             cells.append(_interval(each["throughput"], (*path, "comparisons", i, "throughput"), 2) if each else Cell(""))
         lines.append(tuple(cells))
         charts += list(_acceptance(row, figures))
-    columns = ("W", "schedule", "certificate", "NFE", "tokens/NFE", "ms/NFE", "tokens/s", "rows/NFE", "tokens/s to Linear",
-               "tokens/s to AR")  # fmt: skip
-    caption = f"{summary['prompts']} prompts, {summary['repeats']} repeats; 95 % paired bootstrap over prompts"
-    blocks: list[Block] = [table(columns, lines, (0, 3, 4, 5, 6, 7, 8, 9), caption), *speeds(summary["rows"])]
-    for at, certificate in enumerate(found["certificates"]):
-        blocks.append(_certificate(certificate, (0, "certificates", at)))
+    columns = ("W", "schedule", "certificate", "NFE", "tokens/NFE", "ms/NFE", "tokens/s", "rows/NFE",
+               *(f"tokens/s to {baseline}" for baseline in baselines))  # fmt: skip
+    order = f"order {found['order']}; " if "order" in found else ""
+    caption = f"{order}{summary['prompts']} prompts, {summary['repeats']} repeats; 95 % paired bootstrap over prompts"
+    yield table(columns, lines, (0, 3, 4, 5, 6, 7, 8, 9), caption)
+    yield from speeds(summary["rows"])
+    yield from _trades(found.get("trades", ()), at)
+    for index, certificate in enumerate(found["certificates"]):
+        yield _certificate(certificate, (*at, "certificates", index))
     if charts:
-        blocks.append(More("Acceptance by draft position, accepted lengths", tuple(charts)))
-    rates = {row["name"]: row["figures"]["tokens_per_nfe"]["estimate"] for row in summary["rows"] if row["figures"]}
-    headline = f"{result.arguments.get('model')!s}: {found['verdict']}"
-    if {"packed", "linear"} <= rates.keys():
-        headline += f"; tokens/NFE Packed {rates['packed']:.3f}, Linear {rates['linear']:.3f}"
-    return _made(result, f"Real model: {result.arguments.get('model')!s}", found["verdict"], headline, *blocks)
+        yield More("Acceptance by draft position, accepted lengths", tuple(charts))
+
+
+def _trades(trades: Sequence[Mapping[str, Any]], at: Path) -> Iterator[Block]:
+    """What another order costs: outputs that differ, and how likely they are left to right."""
+    keys = ("schedule", "width", "calls", "ltr_calls", "different", "agreement", "nats", "ltr_nats")
+    rows = [[Cell(_number(trade[key]), (*at, "trades", index, key)) for key in keys] for index, trade in enumerate(trades)]
+    if rows:
+        words = ("schedule", "W", "calls", "calls left to right", "prompts with another output", "tokens that agree",
+                 "nats a token, left to right", "of its own outputs")  # fmt: skip
+        yield table(words, rows, range(1, 8), "Against serial decoding left to right")
 
 
 def _acceptance(row: Mapping[str, Any], figures: Mapping[str, Any]) -> Iterator[Block]:
@@ -369,6 +400,24 @@ def _paper(result: Result) -> Section:
     return _made(result, f"The paper's protocol: {models}", word, headline, *blocks)
 
 
+# --- decoders nobody here wrote -----------------------------------------------------------------------------------------------
+
+
+def _subjects(result: Result) -> Section:
+    rows = []
+    for at, row in enumerate(result.rows):
+        cells = [verdict(row["verdict"], (at, "verdict")), Cell(row["subject"], (at,)), Cell(row["about"]), Cell(row["model"])]
+        cells += [Cell(_number(row[key], 5), (at, key)) for key in ("tokens", "alpha", "detectable", "gap")]
+        rows.append([*cells, Cell("; ".join((*row["findings"], *row["missing"])))])
+    columns = ("verdict", "subject", "what it is", "model", "tokens", "alpha", "sees", "exact gap", "findings")
+    words = Counter(row["verdict"] for row in result.rows)
+    blind = dict.fromkeys(each for row in result.rows for each in row["blind"])
+    blocks: list[Block] = [table(columns, rows, (4, 5, 6, 7))]
+    if blind:
+        blocks.append(More("What these checks could not have seen", tuple(map(Text, blind))))
+    return _made(result, "Decoders of transformers", "", f"{len(result.rows)} subjects: {_counted(words)}", *blocks)
+
+
 # --- anything else ------------------------------------------------------------------------------------------------------------
 
 
@@ -402,5 +451,6 @@ _MAKERS: dict[str, Callable[[Result], Section]] = {
     "sweep": _sweep,
     "validate": _validate,
     "audit": _audit,
+    "subjects": _subjects,
     "paper": _paper,
 }
