@@ -37,7 +37,7 @@ WRITTEN_UP: dict[str, str] = {
 
 def subjects(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Subjects, or patterns as in 'prompt-lookup/*'. None: list all.")
+        list[str] | None, typer.Argument(help="Subjects, or patterns as in 'prompt-lookup/*'. None, and no --with: list all.")
     ] = None,
     model: Annotated[
         list[str] | None,
@@ -65,10 +65,10 @@ def subjects(
         raise InvalidInput(
             f"the subjects need the extra 'realmodel' ({error.name} is missing): pip install 'packedss[realmodel]'"
         ) from None
-    if not names:
+    if not names and not earlier:
         print(*SUBJECTS, sep="\n")
         return 0
-    asked = [(on, name) for on in model or [TINY] for name in _matching(names, on)]
+    asked = [(on, name) for on in model or [TINY] for name in _matching(names or (), on)]
     verdicts = [verdict for file in earlier or () for verdict in _read(file)]
     for verdict in progress(_examined(asked, seed, tokens, prompts, dtype), "examining", quiet, len(asked)):
         verdicts.append(verdict)
@@ -84,7 +84,7 @@ def subjects(
         write_whole(markdown, list(table(verdicts)))
     replay_line(quiet)
     codes = {verdict.exit_code for verdict in verdicts}
-    return 1 if 1 in codes else max(codes)
+    return 1 if 1 in codes else max(codes, default=0)
 
 
 def _matching(names: Sequence[str], model: str) -> list[str]:
@@ -95,7 +95,7 @@ def _matching(names: Sequence[str], model: str) -> list[str]:
         if not fnmatch.filter(SUBJECTS, name):
             raise InvalidInput(f"no subject matches {name!r}; `packedss subjects` lists them")
     chosen = [subject for subject in there if any(fnmatch.fnmatchcase(subject, name) for name in names)]
-    if not chosen:
+    if names and not chosen:
         raise InvalidInput(f"on {model} none of the subjects asked for can be examined; there are {', '.join(there)}")
     return chosen
 

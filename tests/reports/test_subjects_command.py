@@ -64,6 +64,9 @@ def test_a_finding_a_result_that_did_not_run_and_the_files(run, tmp_path):
     assert "(universal-decoding-law.md)" in text
     code, _, _ = run("universal-subset/sample", "--with", str(json_file), "--json", str(json_file))
     assert [row["subject"] for row in json.loads(json_file.read_text())["rows"]] == [found, did_not_run, found]
+    code, _, _ = run("--with", str(json_file), "--markdown", str(markdown))
+    assert code == 1
+    assert markdown.read_text().count(f"| `{found}` | tiny") == 2
     assert run(did_not_run, "--quiet") == (2, "", "")
 
 
