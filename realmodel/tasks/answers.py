@@ -10,6 +10,7 @@ import re
 # Codex (Chen et al., 2021) ends the completion of a function where top-level code begins again.
 STOPS = ("\nclass ", "\ndef ", "\n#", "\nif ", "\nprint(", "\nassert ", "\n@", "\n```")
 _STARTS = ("import ", "from ", "def ", "class ", "@", "async def ")
+_FENCE = re.compile(r"([ \t>]*)(```+|~~~+)(.*)", re.DOTALL)
 _BRACES = re.compile(r"\\boxed\s*\{|\\.|[{}]", re.DOTALL)
 
 
@@ -47,18 +48,23 @@ def continuation(text: str) -> str:
 
 
 def _blocks(text: str) -> list[str]:
-    blocks: list[str] = []
-    held: list[str] | None = None
+    """The fenced blocks, nearly as CommonMark has them: a block in a list or a quotation loses the margin of its fence, and the
+    fence that ends one is no shorter and not four columns further in (a docstring may hold some); text behind it is let pass.
+    """
+    blocks: list[list[str]] = []
+    margin, fence = "", ""  # of the open block
     for line in text.split("\n"):
-        if line.lstrip().startswith("```"):
-            if held is not None:
-                blocks.append("\n".join(held))
-            held = [] if held is None else None
-        elif held is not None:
-            held.append(line)
-    if held is not None:
-        blocks.append("\n".join(held))
-    return blocks
+        found = _FENCE.match(line)
+        if not fence:
+            if found and not (found[2][0] == "`" and "`" in found[3]):
+                margin, fence, _ = found.groups()
+                blocks.append([])
+        elif found and found[2].startswith(fence) and len(found[1]) < len(margin) + 4:
+            fence = ""
+        else:
+            kept = next((i for i, (c, m) in enumerate(zip(line, margin, strict=False)) if c != m), min(len(line), len(margin)))
+            blocks[-1].append(line[kept:])
+    return ["\n".join(block) for block in blocks]
 
 
 def boxed(text: str) -> str | None:

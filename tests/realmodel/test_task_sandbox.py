@@ -47,6 +47,14 @@ def test_right_and_wrong_answers(mechanism: Mechanism) -> None:
     assert run("input()", "", mechanism=mechanism).why.startswith("EOFError")
 
 
+def test_annotations_are_evaluated(mechanism: Mechanism) -> None:
+    """An answer does not inherit the future statements of what runs it."""
+    assert run("def f(x: int):\n    pass", "assert f.__annotations__ == {'x': int}", mechanism=mechanism) == Outcome(True)
+    assert run("def f(x: List[int]):\n    pass", "", mechanism=mechanism).why.startswith("NameError")
+    future = "from __future__ import annotations\ndef f(x: List[int]):\n    pass"
+    assert run(future, "def g(x: int): pass\nassert g.__annotations__ == {'x': int}", mechanism=mechanism) == Outcome(True)
+
+
 def test_the_same_answer_gets_the_same_verdict(mechanism: Mechanism) -> None:
     outcomes = {run("", "raise ValueError(hash('text'))", mechanism=mechanism) for _ in range(3)}
     assert len(outcomes) == 1, outcomes

@@ -136,6 +136,40 @@ def test_human_eval_grades(place: int) -> None:
 
 
 @pytest.mark.usefixtures("_isolated")
+def test_human_eval_takes_an_answer_that_begins_with_a_future_statement() -> None:
+    """Behind the prompt it would be a syntax error."""
+    problem, row = load("humaneval")[0], rows("humaneval.jsonl")[0]
+    name = row["entry_point"]
+    answer = (
+        f"from __future__ import annotations\n\n{row['prompt']}{row['canonical_solution']}\n{name}.__annotations__['x'] = 1\n"
+    )
+    assert TASKS["humaneval"].grade(problem, fenced(answer)) == Grade(True)
+    later = f"x = 1\ndef {name}(n) -> Unknown:\n    return n"
+    assert TASKS["humaneval"].grade(problem, fenced(later)).why.startswith("NameError")
+
+
+CODE = 'def f(x):\n    """Twice.\n\n    ```python\n    f(1)\n    ```\n    """\n    return 2 * x'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```python\n{CODE}\n```",
+        f"So:\n~~~python\n{CODE}\n~~~\nDone.",
+        f"````python\n{CODE}\n````",
+        "1. So:\n\n" + "\n".join(f"   {line}" for line in f"```python\n{CODE}\n```".split("\n")) + "\n\n2. More",
+        "\n".join(f"> {line}" for line in f"```python\n{CODE}\n```".split("\n")) + "\nmore",
+        f"```python\n{CODE}\n```This is it.",
+        f"```python\n{CODE}",
+        f"``` is a fence, `x` is not.\n\n``` `x` ```\n\n```py\n{CODE}\n  ```\n".partition("\n")[2],
+    ],
+)
+def test_a_program_comes_whole_out_of_its_fences(text: str) -> None:
+    """In lists and quotations, with fences in its docstring."""
+    assert answers.program(text, "f") == CODE
+
+
+@pytest.mark.usefixtures("_isolated")
 def test_human_eval_refuses_what_is_wrong() -> None:
     task, problem = TASKS["humaneval"], load("humaneval")[0]
     for wrong, why in (
@@ -298,6 +332,8 @@ def test_long_answers_are_not_compared() -> None:
 HOSTILE: dict[str, Callable[[int], str]] = {
     "open boxes": lambda n: "\\boxed{" * (n // 7),
     "boxes without braces": lambda n: "\\boxed " * (n // 7),
+    "quoted fences": lambda n: ("> " * 500 + "```\n") * (n // 1004),
+    "far fences": lambda n: (" " * (n // 2) + "```\n") + "\n" * (n // 2),
     "blanks after a box": lambda n: "\\boxed" + " " * n,
     "braces": lambda n: "{" * (n // 2) + "}" * (n // 2),
     "closing braces": lambda n: "}" * n,
