@@ -48,6 +48,8 @@ class AnyOrder(Replay):
         self.calls = line.call
         said = line.fields
         committed, order = said["committed"], said.get("order", ())
+        if said.get("end") is None:
+            raise InvalidInput(f"request {self.number}, call {line.call}: a call over positions needs its end, E")
         self.expect("ALG3.L2", "no call after the end of the output", f"another call after {self.stop!r}", self.stop is None)
         self.bounded(committed)
         if self.prompt_call:
@@ -59,7 +61,7 @@ class AnyOrder(Replay):
         h, advance = self._advance(said, order, drafts_only)
         tokens = self._tokens(said, order, h, advance)
         self._resolve(said, order[:advance], tokens)
-        self._keep(said, order, drafts_only)
+        self._keep(said, order, drafts_only, h)
 
     def end(self, line: EndLine) -> None:
         """Compare the request's totals."""
@@ -80,38 +82,55 @@ class AnyOrder(Replay):
         if self.fixed:
             self.expect("ALG3.L5", f"the order {list(self.fixed)} fixed before drafting", f"{list(order)}", order == self.fixed)
 
-    def _advance(self, said: dict[str, Any], order: Tokens, drafts_only: bool) -> tuple[int, int]:
-        """h and A."""
-        h = int(said.get("accepted", 0))
-        if drafts_only or self.policy == "native":
-            self.expect("ALG3.L10", "nothing verified", f"{h} accepted", h == 0 and not said.get("verified"))
-            taken = int(said.get("advance", len(said["committed"])))
-            least = 0 if drafts_only else 1
-            self.expect("ALG3.L10", f"{'no' if drafts_only else 'at least 1'} token", f"advance {taken}", taken >= least)
-            self.expect("ALG3.L10", f"at most {len(order) * least} tokens", f"advance {taken}", taken <= len(order) * least)
-            return 0, taken
+    def _advance(self, said: dict[str, Any], order: Tokens, drafts_only: bool) -> tuple[int | None, int]:
+        """h, None where nothing was verified or the log does not tell, and A."""
+        h, draft, predictions = said.get("accepted"), said.get("verified", ()), said.get("predictions", ())
+        idle = drafts_only or self.policy == "native"
+        if idle:
+            found = f"{h or 0} accepted, {len(draft)} draft tokens, {len(predictions)} predictions"
+            self.expect("ALG3.L10", "nothing verified", found, not (h or draft or predictions))
+        else:
+            for name in ("verified", "predictions"):
+                if name not in said:
+                    self.report.unchecked[f"the field {name!r} of the steps is missing"] += 1
+        if not idle and "verified" in said and self.drafted is not None:
+            kappa = next((r for r, j in enumerate(order) if j not in self.drafted), len(order))
+            expected = f"a draft of {kappa} tokens, those of the leading ranks that have one"
+            self.expect("ALG3.L15", expected, f"{len(draft)}", len(draft) == kappa)
+        if idle or h is None or (self.policy is None and not (h or draft or predictions)):
+            if not idle and h is None:
+                self.report.unchecked["the field 'accepted' of the steps is missing"] += 1
+            kept = (rank for rank, j in enumerate(order) if j <= said["end"])
+            taken = int(
+                said.get("advance", max((rank + 1 for rank, _ in zip(kept, said["committed"], strict=False)), default=0))
+            )
+            least, most = int(not drafts_only and self.policy is not None), 0 if drafts_only else len(order)
+            self.expect("ALG3.L10", f"{least} .. {most} tokens accepted", f"advance {taken}", least <= taken <= most)
+            return None, taken
         if "verified" in said:
-            length = len(said["verified"])
-            if self.policy is not None and self.drafted is not None:
-                kappa = next((r for r, j in enumerate(order) if j not in self.drafted), len(order))
-                expected = f"a draft of {kappa} tokens, those of the leading ranks that have one"
-                self.expect("ALG3.L15", expected, f"{length}", length == kappa)
-            self.expect("ALG3.L10", f"at most {length} accepted, the draft that was verified", f"{h}", h <= length)
+            self.expect("ALG3.L10", f"at most {len(draft)} accepted, the draft that was verified", f"{h}", h <= len(draft))
+            asked = min(len(draft) + 1, len(order))
+            if "predictions" in said:
+                expected = f"{asked} predictions for {len(draft)} draft tokens"
+                self.expect("ALG3.L10", expected, f"{len(predictions)}", len(predictions) == asked)
+            if "rows" in said:
+                self.expect("TAB2", f"at least {asked} rows", f"{said['rows']} rows", said["rows"] >= asked)
         advance = min(h + 1, len(order))
         self.same("ALG3.L10", "advance", advance, said)
         return h, advance
 
-    def _tokens(self, said: dict[str, Any], order: Tokens, h: int, advance: int) -> list[int]:
+    def _tokens(self, said: dict[str, Any], order: Tokens, h: int | None, advance: int) -> list[int]:
         """The tokens of the first A ranks, _UNKNOWN where one was removed again and the log does not name it."""
         draft, predictions = said.get("verified", ()), said.get("predictions", ())
-        if self.policy != "native":
+        known: list[int] = []
+        if h is not None:
             for rank, (token, prediction) in enumerate(zip(draft[: h + 1], predictions, strict=False)):
                 if prediction is not None:
                     expected = f"the draft token {token} at position {order[rank]} tested against {prediction}"
                     self.expect("ALG3.L10", expected, f"accepted {h}", (token == prediction) == (rank < h))
-        known = list(draft[:h]) if self.policy != "native" else []
-        if h < advance and len(known) == h and h < len(predictions) and predictions[h] is not None:
-            known.append(predictions[h])
+            known += draft[:h]
+            if len(known) == h < min(advance, len(predictions)) and predictions[h] is not None:
+                known.append(predictions[h])
         tokens = known + [_UNKNOWN] * (advance - len(known))
         kept = [rank for rank in range(advance) if order[rank] <= said["end"]]
         found = f"{len(said['committed'])}: {list(said['committed'])}"
@@ -121,6 +140,9 @@ class AnyOrder(Replay):
             expected = f"the token {tokens[rank]} at position {order[rank]}"
             self.expect("ALG3.L10", expected, f"{token}", tokens[rank] in (_UNKNOWN, token))
             tokens[rank] = token
+        if h is not None and h < min(advance, len(draft)) and not said.get("fallback", False):
+            expected = f"another token than the rejected {draft[h]} at position {order[h]}"
+            self.expect("ALG2.L7", expected, f"{tokens[h]}", tokens[h] != draft[h])
         return tokens
 
     def _resolve(self, said: dict[str, Any], positions: Tokens, tokens: list[int]) -> None:
@@ -135,8 +157,8 @@ class AnyOrder(Replay):
         self.same("STOP", "stop", stop, said, "none" if stop is None else stop)
         self.stop = stop
 
-    def _keep(self, said: dict[str, Any], order: Tokens, drafts_only: bool) -> None:
-        """Which positions have a draft token now."""
+    def _keep(self, said: dict[str, Any], order: Tokens, drafts_only: bool, h: int | None) -> None:
+        """Which positions have a draft token now, and whose proposals those are."""
         left = {j for j in order if j not in self.text and j <= self.last}
         drafting = drafts_only or self.policy in ("packed", "quadratic")
         if self.policy is None:
@@ -144,4 +166,10 @@ class AnyOrder(Replay):
             return
         self.drafted = left if drafting else set()
         self.same("ALG3.L15", "retained", len(self.drafted), said)
+        branch = None if not self.drafted else h if self.policy == "quadratic" else 0
+        dropped = len(order) if self.policy == "native" else 0 if branch is None else len(order) - branch - len(self.drafted)
+        told = not self.drafted or branch is not None
+        for name, expected in (("branch", branch), ("discarded", dropped)) if told else ():
+            if name in said:
+                self.expect("ALG3.L15", f"{name} {expected}", f"{name} {said[name]}", said[name] == expected)
         self.fixed = order if drafts_only else ()

@@ -45,7 +45,7 @@ def check_trace(
             continue
         assert head is not None  # read_trace: a request line comes first
         if replay is None:  # its first call tells the family
-            over_positions = isinstance(line, StepLine) and line.fields.get("end") is not None
+            over_positions = isinstance(line, StepLine) and (line.fields.get("end") is not None or line.fields.get("order"))
             family = AnyOrder if over_positions or head.schedule in ("serial", "native") else LeftToRight
             declared = (policy or head.schedule, head.width if width is None else width, start or head.start)
             replay = family(head, *declared, report, explicit=policy is not None)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
+from operator import index
 from typing import TypeAlias
 
 from simulator.any_order.records import Drafted, Pairs
@@ -125,12 +126,12 @@ class within:  # noqa: N801
 
 
 def check(order: Sequence[int], window: Tokens) -> Tokens:
-    """`order` as a tuple. Raises ContractError unless it is a permutation of the window."""
+    """`order` as a tuple of integers. Raises ContractError unless it is a permutation of the window."""
     try:
-        ranked = tuple(order)
-        sound = sorted(ranked) == list(window)
-    except TypeError:
-        sound = False
-    if not sound:
-        raise ContractError(f"the order policy must return a permutation of the window {list(window)}, got {order!r}")
+        ranked = tuple(int(index(j)) for j in order)
+    except (TypeError, ValueError):  # ValueError: an array of more than one number
+        ranked = ()
+    if sorted(ranked) != list(window):
+        shown = " ".join(repr(order).split())
+        raise ContractError(f"the order policy must return a permutation of the window {list(window)}, got {shown}")
     return ranked

@@ -73,6 +73,12 @@ def first(traced: list[TracedRequest], wanted: Callable[[dict[str, Any]], bool])
         (lambda s: s["committed"], lambda s: s["committed"].__setitem__(0, 9), "ALG3.L10"),
         (lambda s: s["retained"] > 0, lambda s: s.update(retained=s["retained"] - 1), "ALG3.L15"),
         (lambda s: len(s["verified"]) > 1, lambda s: s.update(verified=[], predictions=[None], accepted=0), "ALG3.L15"),
+        (lambda s: s["retained"] > 0, lambda s: s.update(branch=s["branch"] + 1), "ALG3.L15"),
+        (lambda s: s["retained"] > 0, lambda s: s.update(branch=None), "ALG3.L15"),
+        (lambda s: s["discarded"] > 0, lambda s: s.update(discarded=s["discarded"] - 1), "ALG3.L15"),
+        (lambda s: s["predictions"], lambda s: s["predictions"].pop(), "ALG3.L10"),
+        (lambda s: s["predictions"], lambda s: s["predictions"].append(0), "ALG3.L10"),
+        (lambda s: s["predictions"], lambda s: s.update(rows=len(s["predictions"]) - 1), "TAB2"),
         (lambda s: s["stop"] == "eos", lambda s: s.update(stop="length"), "STOP"),
         (lambda s: s["stop"] is None and s["committed"], lambda s: s.update(end=s["end"] + 1), "ALG3.L11"),
     ],
@@ -99,6 +105,50 @@ def test_an_order_changed_between_linears_two_calls_is_found() -> None:
             line["order"].reverse()
 
     assert (request, call, "ALG3.L5") in {(v.request, v.call, v.rule) for v in replayed(traced, edit).violations}
+
+
+def test_a_rejected_token_that_comes_back_is_found() -> None:
+    """At temperature 1 no prediction is certain; but the residual never holds the token that was rejected."""
+    traced = requests("packed", temperature=1)
+    request, call = first(traced, lambda s: s["accepted"] < len(s["verified"]) and s["advance"] == len(s["committed"]))
+
+    def edit(line: dict[str, Any]) -> None:
+        if line.get("type") == "step" and (line["request"], line["call"]) == (request, call):
+            line["committed"][-1] = line["verified"][line["accepted"]]
+
+    assert (request, call, "ALG2.L7") in {(v.request, v.call, v.rule) for v in replayed(traced, edit).violations}
+
+
+@pytest.mark.parametrize("declared", [None, "mine"])
+@pytest.mark.parametrize("start", ["algorithm", "prompt"])
+@pytest.mark.parametrize("name", NAMES)
+def test_right_logs_without_a_policy_hold(name: str, start: str, declared: str | None) -> None:
+    traced = [request._replace(schedule=declared, width=None) for request in requests(name, start=start)]
+    assert replayed(traced).violations == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_log_of_the_least_fields_holds(name: str) -> None:
+    """What is left out is not checked, and said to be."""
+
+    def least(line: dict[str, Any]) -> None:
+        if line.get("type") == "step":
+            for field in set(line) - {"type", "request", "call", "committed", "order", "end"}:
+                del line[field]
+
+    report = replayed(requests(name), least)
+    assert report.violations == []
+    assert ("the field 'accepted' of the steps is missing" in report.unchecked) == (name != "native")
+
+
+@pytest.mark.parametrize("change", [lambda line: line.pop("end"), lambda line: line.update(end=None)])
+def test_a_call_without_its_end_is_refused(change: Any) -> None:
+    def edit(line: dict[str, Any]) -> None:
+        if line.get("call") == 1:
+            change(line)
+
+    with pytest.raises(InvalidInput, match=r"request 0, call 1: a call over positions needs its end, E"):
+        replayed(requests("packed"), edit)
 
 
 def test_without_a_policy_what_cannot_be_checked_is_said() -> None:

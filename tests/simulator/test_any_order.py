@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from simulator import ContractError, InvalidInput, Limits, Reply, exact_law, generate
@@ -251,11 +252,29 @@ def test_perfect_drafts_take_the_calls_they_should() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [lambda known: known.window[1:], lambda known: known.window * 2, lambda known: (0,), lambda known: None, lambda known: 3],
+    [
+        lambda known: known.window[1:],
+        lambda known: known.window * 2,
+        lambda known: (0,),
+        lambda known: None,
+        lambda known: 3,
+        lambda known: [float(j) for j in known.window],
+        lambda known: np.array([known.window, known.window]),
+        lambda known: [np.array([j, j]) for j in known.window],
+    ],
 )
 def test_an_order_that_is_no_permutation_is_one_clear_error(wrong: Any) -> None:
-    with pytest.raises(ContractError, match=r"must return a permutation of the window \[1, 2, 3\], got "):
+    with pytest.raises(
+        ContractError, match=r"\Athe order policy must return a permutation of the window \[1, 2, 3\], got .+\Z"
+    ):
         generate(by_accepted([1, 1, 1, 1], lambda accepted, j: True), named("packed", 3, wrong), (), Limits.of(4))
+
+
+def test_an_order_of_numpy_integers_is_that_of_the_integers() -> None:
+    model, limits = random_tables(4, 1).greedy(), Limits.of(6)
+    runs = [generate(model, named("packed", 3, order), (), limits) for order in (lambda k: np.array(k.window)[::-1], "rtl")]
+    assert runs[0] == runs[1]
+    assert {type(j) for step in runs[0].steps for j in step.order} == {int}
 
 
 @pytest.mark.parametrize(
