@@ -35,6 +35,7 @@ _PREFIX = "backbone.model."
 _STRAY = ("static_attention_mask", "inv_freq")  # buffers, not weights
 _HUB_ID = re.compile(r"kuleshov-group/setdlm-gsm8k-smax(8|16|32)(@[\w.-]+)?")
 _HORIZON = re.compile(r"smax(\d{1,3})(?!\d)")
+_FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 _WANTED = ["*.json", "*.bin", "*.safetensors"]
 _RELEASED = {"num_hidden_layers": 28, "hidden_size": 2048, "vocab_size": 151936}
 _BOXED = re.compile(r"\\boxed\{.*?\}")
@@ -152,7 +153,7 @@ def is_setdlm(name: str) -> bool:
         return name.lower().startswith("kuleshov-group/setdlm")
     try:
         return bool(json.loads((folder / "config.json").read_text()).get("model_type") == MODEL_TYPE)
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return False
 
 
@@ -205,7 +206,7 @@ def _read_json(file: Path, label: str) -> dict[str, Any]:
         content = json.loads(file.read_text())
     except FileNotFoundError:
         raise InvalidInput(f"the model folder {label!r} has no {file.name}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{file.name} of {label!r} cannot be read: {_first_line(error)}") from error
     if not isinstance(content, dict):
         raise InvalidInput(f"{file.name} of {label!r} must hold an object")
@@ -265,10 +266,17 @@ def _weights(folder: Path, label: str) -> dict[str, torch.Tensor]:
             if not key.startswith(_PREFIX):
                 raise InvalidInput(f"{file} of {label!r} holds {key!r}, which is not under {_PREFIX!r}")
             found[key.removeprefix(_PREFIX)] = tensor
+    strange = next((key for key, tensor in found.items() if not _ordinary(tensor)), None)
+    if strange:
+        raise InvalidInput(f"{strange} of {label!r} is not a dense tensor of {', '.join(map(str, _FLOATS))}")
     broken = next((key for key, tensor in found.items() if not torch.isfinite(tensor).all()), None)
     if broken:
         raise InvalidInput(f"the weights of {label!r} hold numbers that are not finite, in {broken}")
     return found
+
+
+def _ordinary(tensor: torch.Tensor) -> bool:
+    return tensor.dtype in _FLOATS and tensor.layout == torch.strided and tensor.device.type == "cpu"
 
 
 def _files(folder: Path, label: str) -> list[str]:
@@ -304,7 +312,9 @@ def _tensors(file: Path, label: str) -> dict[str, torch.Tensor]:
         raise InvalidInput(f"{file.name} of {label!r} is damaged or truncated: {_first_line(error)}") from error
     except Exception as error:  # whatever unpickling meets
         raise InvalidInput(f"{file.name} of {label!r} is no file of weights: {_first_line(error)}") from error
-    if not isinstance(content, dict) or not all(isinstance(each, torch.Tensor) for each in content.values()):
+    if not isinstance(content, dict) or not all(
+        isinstance(key, str) and isinstance(each, torch.Tensor) for key, each in content.items()
+    ):
         raise InvalidInput(f"{file.name} of {label!r} is no file of weights")
     return content
 
@@ -321,7 +331,7 @@ def _network(weights: dict[str, torch.Tensor], config: dict[str, Any], label: st
         (head,) = weights[layer + "self_attn.q_norm.weight"].shape
         heads, shared = (weights[f"{layer}self_attn.{x}_proj.weight"].shape[0] // head for x in "qk")
         (intermediate, _) = weights[layer + "mlp.gate_proj.weight"].shape
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, IndexError, ZeroDivisionError) as error:
         raise InvalidInput(f"the weights of {label!r} are not those of a Qwen3: {_first_line(error)}") from error
     numbers = {int(found[1]) for key in weights if (found := re.match(r"model\.layers\.(\d{1,9})\.", key))}
     layers = len(numbers)
@@ -329,8 +339,11 @@ def _network(weights: dict[str, torch.Tensor], config: dict[str, Any], label: st
         raise InvalidInput(
             f"the weights of {label!r} are not those of a Qwen3: layers 0 .. {max(numbers)}, of which {layers} are there"
         )
+    told = said.get("num_hidden_layers")
+    if type(told) is int and told > 0 and told != layers:  # of other sizes that differ, the weights do not fit together
+        raise InvalidInput(f"the weights of {label!r} have {layers} layers where its config.json says {told}")
     theta, epsilon = said.get("rope_theta", 1e6), said.get("rms_norm_eps", 1e-6)
-    if not all(isinstance(number, int | float) and number > 0 for number in (theta, epsilon)):
+    if not all(type(number) in (int, float) and 0 < number < 1e18 for number in (theta, epsilon)):
         raise InvalidInput(f"config.json of {label!r} needs a positive rope_theta and rms_norm_eps, got {theta!r}, {epsilon!r}")
     own = weights.get("lm_head.weight")
     tied = own is None or torch.equal(own, weights["model.embed_tokens.weight"])

@@ -261,8 +261,30 @@ def test_weights_that_do_not_fit(release):
     refused(folder, "misshapen")
     write(weights | {key: weights[key] * torch.nan})
     refused(folder, "not finite")
+    for strange in (weights[key].to_sparse(), weights[key].to("meta"), weights[key].to(torch.float8_e4m3fn)):
+        write(weights | {key: strange})
+        refused(folder, "layers.1.mlp.up_proj.weight of .* is not a dense tensor of torch.float64")
+    write(weights | {3: weights[key]})
+    refused(folder, "no file of weights")
+    write(weights | {"backbone.model.model.layers.0.self_attn.q_proj.weight": torch.tensor(1.0)})
+    refused(folder, "not those of a Qwen3")
+    write(weights | {"backbone.model.model.layers.0.self_attn.q_norm.weight": torch.ones(0)})
+    refused(folder, "not those of a Qwen3")
     write({"backbone.model.model.embed_tokens.weight": torch.ones(4, 4)})
     refused(folder, "not those of a Qwen3")
+
+
+def test_settings_that_cannot_be(release):
+    folder, _ = release()
+    settings = json.loads((folder / "config.json").read_text())
+    for wrong in ({"rope_theta": 10**400}, {"rope_theta": True}, {"rms_norm_eps": float("inf")}, {"rope_theta": "1e6"}):
+        (folder / "config.json").write_text(json.dumps(settings | {"backbone_config": wrong}))
+        refused(folder, "needs a positive rope_theta and rms_norm_eps")
+    (folder / "config.json").write_text(json.dumps(settings | {"backbone_config": {"num_hidden_layers": 4}}))
+    refused(folder, "have 3 layers where its config.json says 4")
+    (folder / "config.json").write_text('{"model_type": "bd3lm", "x": ' + "[" * 200_000)
+    assert not is_setdlm(str(folder))
+    refused(folder, "config.json of .* cannot be read")
 
 
 class Command:
