@@ -3,6 +3,7 @@
 `sandbox.run` passes this file to `python -P -s -S -c`, so it stands on the standard library alone and imports nothing of ours.
 Standard input is a file of three lines: settings as JSON, {"program", "tests"} as JSON, and the token. The token is read after
 the last test and written to the report, so that an answer that ends the process early, or prints what it likes, has not passed.
+The report begins with a line that says that the sandbox is closed: what comes instead of it is no answer's doing.
 Limits of that: an answer shares the interpreter with its tests, so one written on purpose to cheat (an object equal to
 everything, reading the token's file) can; answers that merely fail, exit, crash or print cannot.
 """
@@ -26,8 +27,9 @@ _MAKE_FILE, _TRUNCATE = 1 << 8, 1 << 14
 _EVERY_FILE_RIGHT = (1 << 15) - 1
 _NEED_ABI = 3
 
-# What the interpreter needs once it runs. Everything else is refused, so no process, thread, program, socket, signal, or change
-# of modes or times, and no call that a newer kernel brings.
+# What the interpreter needs once it runs. Everything else is refused, so no process, thread, program, socket (namespaces let
+# those of a hypervisor through), signal, shared memory, key or namespace, no change of modes or times, and no call that a newer
+# kernel brings.
 _CALLS = """
     access brk chdir clock_getres clock_gettime clock_nanosleep close close_range copy_file_range creat dup dup2 dup3
     epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 exit exit_group faccessat faccessat2 fadvise64
@@ -41,6 +43,10 @@ _CALLS = """
     sysinfo tee time timerfd_create timerfd_gettime timerfd_settime times truncate umask uname unlink unlinkat write
     writev
 """
+# Where the folder is in a namespace of its own, it may have folders and links, and modes and times of its own.
+_FOLDER_CALLS = """
+    chmod fchmod fchmodat link linkat mkdir mkdirat rmdir symlink symlinkat utime utimensat utimes
+"""
 _DUPLICATE, _FILE_FLAGS, _LOCKS = (0, 1030), (1, 2, 3, 4), (5, 6, 7)
 _ONLY_WITH = {  # call: (index of the argument, its allowed values)
     "fcntl": (1, (*_DUPLICATE, *_FILE_FLAGS, *_LOCKS)),  # F_SETOWN with F_SETSIG would send a signal to a process of choice
@@ -53,7 +59,7 @@ _ONLY_WITH = {  # call: (index of the argument, its allowed values)
 def main() -> None:
     """Read the task, give up rights, run it, write the report and end the process."""
     # Held here because the answer may replace what the modules offer.
-    read, write, leave, dumps = os.read, os.write, os._exit, json.dumps
+    read, write, leave, dumps, build, do = os.read, os.write, os._exit, json.dumps, compile, exec
     with open(os.dup(0), "rb", buffering=0) as given:
         settings, work = json.loads(_line(given)), json.loads(_line(given))
     secret, report = os.dup(0), os.dup(1)
@@ -65,12 +71,13 @@ def main() -> None:
     except Exception as error:
         write(report, dumps({"refused": _short(error)}).encode())
         leave(3)
+    write(report, b"closed\n")
     answer = types.ModuleType("answer")  # not __main__: an answer's own demonstration does not run
     sys.modules["answer"] = answer
     try:
         for part in ("program", "tests"):
             # Without the future statement of this file: the annotations of an answer are evaluated, as they are outside.
-            exec(compile(work[part], f"<{part}>", "exec", dont_inherit=True), answer.__dict__)
+            do(build(work[part], f"<{part}>", "exec", dont_inherit=True), answer.__dict__)
     except BaseException as error:
         write(report, dumps({"failed": _short(error)}).encode())
         leave(0)
@@ -100,12 +107,12 @@ def _short(error: BaseException) -> str:
 
 
 def _confine(settings: dict[str, Any]) -> None:
-    """Limits, an unprivileged user, and, where no namespace does it (`settings["lock"]`), Landlock and seccomp."""
+    """Limits, an unprivileged user, seccomp, and, where no namespace does it (`settings["lock"]`), Landlock."""
     lock = settings["lock"]
     os.chdir(settings["folder"])
+    libc = ctypes.CDLL(None, use_errno=True)
+    seccomp = ctypes.CDLL("libseccomp.so.2", use_errno=True)
     if lock:
-        libc = ctypes.CDLL(None, use_errno=True)
-        seccomp = ctypes.CDLL("libseccomp.so.2", use_errno=True)
         _reach_library_by_descriptor()
         rules = _landlock_rules(libc, settings)
     if os.geteuid() == 0:
@@ -128,7 +135,7 @@ def _confine(settings: dict[str, Any]) -> None:
         _call(libc, libc.prctl(38, 1, 0, 0, 0), "PR_SET_NO_NEW_PRIVS")
         _call(libc, libc.syscall(446, rules, 0), "landlock_restrict_self")
         os.close(rules)
-        _filter_calls(seccomp)
+    _filter_calls(seccomp, _CALLS if lock else _CALLS + _FOLDER_CALLS)
 
 
 def _reach_library_by_descriptor() -> None:
@@ -176,8 +183,11 @@ class _Compare(ctypes.Structure):
     _fields_ = (("arg", ctypes.c_uint), ("op", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64))
 
 
-def _filter_calls(seccomp: Any) -> None:
-    """Allow the calls of the lists above; any other fails with EPERM, one of a foreign architecture kills."""
+def _filter_calls(seccomp: Any, allowed: str) -> None:
+    """Allow the calls of that list, and on their conditions those of the one above.
+
+    Any other fails with EPERM, one of a foreign architecture kills.
+    """
     allow, equal, fail = 0x7FFF0000, 4, 0x00050000 | 1  # SCMP_ACT_ALLOW, SCMP_CMP_EQ, SCMP_ACT_ERRNO(EPERM)
     seccomp.seccomp_init.restype = ctypes.c_void_p
     held = ctypes.c_void_p(seccomp.seccomp_init(fail))
@@ -192,7 +202,7 @@ def _filter_calls(seccomp: Any) -> None:
         if seccomp.seccomp_rule_add_array(held, allow, number, len(compare), array) != 0:
             raise OSError(f"seccomp rule for {name}")
 
-    for name in _CALLS.split():
+    for name in allowed.split():
         add(name)
     for name, (argument, values) in _ONLY_WITH.items():
         for value in values:

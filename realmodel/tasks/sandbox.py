@@ -3,11 +3,12 @@
 Two ways to isolate, tried in this order; each is used only after a probe has seen it isolate on this machine:
 
 - *bubblewrap*: namespaces made by `bwrap`. Files outside do not exist for the answer, its folder is a small one in memory.
-- *landlock*: Landlock (Linux 6.2) and a seccomp list of allowed calls, through libseccomp. Files outside cannot be opened, but
-  whether they exist, and their sizes, can be seen. Its folder is a flat one on disk, watched while the answer runs.
+- *landlock*: Landlock (Linux 6.2). Files outside cannot be opened, but whether they exist, and their sizes, can be seen. Its
+  folder is a flat one on disk, watched while the answer runs.
 
-Under both the answer is one process without threads, of an unprivileged user even when we are root, and sees the Python
-installation and the system's libraries read-only. The standard library is all it can import.
+Both come with a seccomp list of allowed calls, through libseccomp. Under both the answer is one process without threads, of an
+unprivileged user even when we are root, and sees the Python installation and the system's libraries read-only. The standard
+library is all it can import.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class NoSandbox(InvalidInput):
 def run(program: str, tests: str, limits: Limits = Limits(), mechanism: Mechanism | None = None) -> Outcome:  # noqa: B008
     """Run an answer's `program`, then its `tests` in the same namespace, isolated by the probed mechanism or the one given.
 
-    Raises NoSandbox where nothing isolates; whatever the answer does is an Outcome.
+    Raises NoSandbox where nothing isolates, or did not start this time; whatever the answer does is an Outcome.
     """
     mechanism = mechanism or probed()
     before = mechanism.command(limits)
@@ -111,17 +112,22 @@ def run(program: str, tests: str, limits: Limits = Limits(), mechanism: Mechanis
 
 
 def _read_report(report: bytes, complaint: bytes, status: int, token: str) -> Outcome:
+    how = f"signal {-status}" if status < 0 else f"exit status {status}"
+    closed, _, rest = report.partition(b"\n")
+    if closed != b"closed":  # nothing of the answer has run
+        try:
+            why = f"could not be closed: {_printable(json.loads(report)['refused'])}"
+        except (ValueError, KeyError, TypeError):
+            why = f"did not start ({how}): {_printable(complaint.decode(errors='replace'))}"
+        raise NoSandbox(f"the sandbox {why}")
     try:
-        said = json.loads(report)
+        said = json.loads(rest)
         ((what, text),) = said.items()
     except (ValueError, AttributeError, RecursionError):
-        said = _printable(complaint.decode(errors="replace")) if not report else ""
-        how = f"signal {-status}" if status < 0 else f"exit status {status}"
+        said = _printable(complaint.decode(errors="replace")) if not rest else ""
         return Outcome(False, f"its process ended ({how}) before the tests did" + (f": {said}" if said else ""))
     if what == "passed" and isinstance(text, str) and secrets.compare_digest(text.strip().encode(), token.encode()):
         return Outcome(True)
-    if what == "refused":
-        raise NoSandbox(f"the sandbox could not be closed: {_printable(str(text))}")
     return Outcome(False, _printable(str(text)) if what == "failed" else "its process reported what it had not done")
 
 
@@ -239,7 +245,7 @@ def probed() -> Mechanism:
         found.append(f"{mechanism.name}: {leak}")
     raise NoSandbox(
         "answers that are programs are not graded here, because nothing on this machine isolates them "
-        f"({'; '.join(found)}); it takes bubblewrap with user namespaces, or Linux 6.2 with Landlock and libseccomp"
+        f"({'; '.join(found)}); it takes libseccomp and bubblewrap with user namespaces, or Linux 6.2 with Landlock"
     )
 
 
@@ -247,7 +253,8 @@ def probe(mechanism: Mechanism) -> str | None:
     """Run an answer that tries to get out: what it could do, or why it did not run; None when it could do nothing.
 
     It tries to read a readable file outside its folder, to write beside it, to reach two listeners of ours (TCP and abstract
-    Unix), to start a process and a thread, to signal us and to see our environment, and checks that it is not root.
+    Unix) and the hypervisor, to start a process and a thread, to keep memory beyond its limit, to make a namespace, to signal
+    us and to see our environment, and checks that it is not root.
     """
     with tempfile.TemporaryDirectory() as outside, contextlib.ExitStack() as opened:
         os.chmod(outside, 0o777)  # so that the file permissions of its user are not what stops it
@@ -269,7 +276,7 @@ def probe(mechanism: Mechanism) -> str | None:
 # Each attempt must fail. What must work comes first, so that a sandbox too tight to grade in is found as well.
 _PROBE = """
 import bisect, collections, copy, datetime, decimal, functools, hashlib, heapq, itertools, json, math, random, re, string
-import os, socket, threading, typing
+import ctypes, os, socket, threading, typing
 
 facts, leaks = FACTS, []
 with open("scratch", "w") as mine:
@@ -289,6 +296,10 @@ def connect(family, address):
         one.settimeout(1)
         one.connect(address)
 
+def call(name, *arguments):
+    if getattr(ctypes.CDLL(None), name)(*arguments) < 0:
+        raise OSError
+
 def fork():
     if os.fork() == 0:
         os._exit(0)
@@ -299,6 +310,9 @@ attempt("changes files outside", lambda: os.chmod(facts["outside"], 0))
 attempt("reads /etc/passwd", lambda: open("/etc/passwd").read())
 attempt("reaches TCP listeners", lambda: connect(socket.AF_INET, ("127.0.0.1", facts["port"])))
 attempt("reaches Unix listeners", lambda: connect(socket.AF_UNIX, facts["local"]))
+attempt("reaches the hypervisor", lambda: socket.socket(40, socket.SOCK_STREAM).close())
+attempt("keeps memory beyond its limit", lambda: call("shmget", 0, 4096, 0o600))
+attempt("makes namespaces", lambda: call("unshare", 0x10000000))
 attempt("starts processes", fork)
 attempt("starts threads", threading.Thread(target=len, args=((),)).start)
 attempt("signals its parent", lambda: os.kill(facts["parent"], 0))

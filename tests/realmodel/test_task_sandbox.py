@@ -239,6 +239,36 @@ def raw(): socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)
                 listener()
 
 
+# What namespaces do not isolate
+
+
+def test_calls_that_namespaces_let_through_are_refused(mechanism: Mechanism) -> None:
+    """The hypervisor's sockets are of no namespace; shared memory outlives what maps it, so no limit counts it; keys are of the
+    user; a namespace of its own makes an answer root there."""
+    setup = """
+import ctypes, os, socket
+libc = ctypes.CDLL(None)
+def call(number, *arguments):
+    if libc.syscall(number, *arguments) < 0: raise OSError
+def shared():
+    if libc.shmget(0, 1 << 20, 0o600) < 0: raise OSError
+def namespace():
+    if libc.unshare(0x10000000) < 0: raise OSError
+"""
+    acts = ["socket.socket(40, socket.SOCK_STREAM)", "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)", "shared()"]
+    acts += ["namespace()", "os.memfd_create('x')"]
+    if os.uname().machine == "x86_64":
+        acts += ["call(248, b'user', b'x', b'y', 1, -3)", "call(425, 8, None)"]  # add_key, io_uring_setup
+    refused(mechanism, acts, "OSError", setup=setup)
+
+
+def test_folders_of_its_own_where_it_has_a_namespace() -> None:
+    if (other := probe(BUBBLEWRAP)) is not None:
+        pytest.skip(f"bubblewrap does not isolate here: {other}")
+    acts = ["makedirs('a/b')", "symlink('b', 'a/c')", "utime('a/b', (0, 0))", "chmod('a/b', 0o700)", "rmdir('a/b')"]
+    assert run("import os\n" + "\n".join(f"os.{act}" for act in acts), "", mechanism=BUBBLEWRAP) == Outcome(True)
+
+
 # The process that grades
 
 
@@ -308,6 +338,35 @@ for n in range(1, 64):
         assert not run(everywhere.format(said) + "os._exit(0)", "", mechanism=mechanism).passed
 
 
+def test_an_answer_cannot_end_the_grading(mechanism: Mechanism) -> None:
+    """A refusal of the sandbox is what the report says before the answer runs."""
+    everywhere = """
+import os
+for n in range(1, 64):
+    try: os.write(n, {!r})
+    except OSError: pass
+os._exit(3)
+"""
+    for said in (b'{"refused": "no"}', b'\n{"refused": "no"}', b'{"refused": "no"}\n'):
+        assert not run(everywhere.format(said), "", mechanism=mechanism).passed
+
+
+def test_a_sandbox_that_does_not_start_is_no_wrong_answer(mechanism: Mechanism, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = sandbox._inside()
+    for fault, why in (("raise OSError('no room')", "could not be closed: OSError: no room"), ("os._exit(9)", "did not start")):
+        broken = text.replace('    lock = settings["lock"]\n', f"    {fault}\n")
+        assert broken != text
+        monkeypatch.setattr(sandbox, "_inside", lambda broken=broken: broken)
+        with pytest.raises(NoSandbox, match=why):
+            run("", "", mechanism=mechanism)
+
+
+def test_the_tests_are_run_as_they_are(mechanism: Mechanism) -> None:
+    """Not by what the answer made of compile and exec."""
+    program = "import builtins\nbuiltins.exec = builtins.compile = lambda *given, **named: None"
+    assert run(program, "assert False", mechanism=mechanism).why == "AssertionError"
+
+
 def test_output_is_not_kept(mechanism: Mechanism) -> None:
     loud = "import sys\nfor _ in range(200):\n    sys.stdout.write('x' * 10 ** 6)\n    sys.stderr.write('x' * 10 ** 6)\n"
     assert run(loud, "", mechanism=mechanism) == Outcome(True)
@@ -331,26 +390,36 @@ def test_what_an_answer_says_is_one_short_line(mechanism: Mechanism) -> None:
 # The probe finds a leak where there is one
 
 
-LEAKS = {
-    "starts processes": (BUBBLEWRAP, "(resource.RLIMIT_NPROC, 1)", "(resource.RLIMIT_NPROC, 4096)"),
-    "starts threads": (BUBBLEWRAP, "(resource.RLIMIT_NPROC, 1)", "(resource.RLIMIT_NPROC, 4096)"),
-    "reads files outside": (LANDLOCK, '_call(libc, libc.syscall(446, rules, 0), "landlock_restrict_self")', "pass"),
-    "writes outside": (LANDLOCK, '_call(libc, libc.syscall(446, rules, 0), "landlock_restrict_self")', "pass"),
-    "reads /etc/passwd": (LANDLOCK, '_call(libc, libc.syscall(446, rules, 0), "landlock_restrict_self")', "pass"),
-    "reaches TCP listeners": (LANDLOCK, "        _filter_calls(seccomp)\n", "        pass\n"),
-    "reaches Unix listeners": (LANDLOCK, "        _filter_calls(seccomp)\n", "        pass\n"),
+RESTRICT = '_call(libc, libc.syscall(446, rules, 0), "landlock_restrict_self")'
+FILTER = "    _filter_calls(seccomp, _CALLS if lock else _CALLS + _FOLDER_CALLS)\n"
+PROCESSES = "(resource.RLIMIT_NPROC, 1),"
+LEAKS = {  # what is left out of the file
+    "starts processes": (BUBBLEWRAP, PROCESSES, FILTER),
+    "starts threads": (BUBBLEWRAP, PROCESSES, FILTER),
+    "keeps memory beyond its limit": (BUBBLEWRAP, FILTER),
+    "makes namespaces": (BUBBLEWRAP, FILTER),
+    "reads files outside": (LANDLOCK, RESTRICT),
+    "writes outside": (LANDLOCK, RESTRICT),
+    "reads /etc/passwd": (LANDLOCK, RESTRICT),
+    "reaches TCP listeners": (LANDLOCK, FILTER),
+    "reaches Unix listeners": (LANDLOCK, FILTER),
 }
 
 
 @pytest.mark.parametrize("leak", LEAKS)
 def test_the_probe_finds_a_leak_from_within(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mechanism, part, instead = LEAKS[leak]
+    mechanism, *parts = LEAKS[leak]
     if (other := probe(mechanism)) is not None:
         pytest.skip(f"{mechanism.name} does not isolate here: {other}")
     text = sandbox._inside()
-    assert part in text
-    monkeypatch.setattr(sandbox, "_inside", lambda: text.replace(part, instead))
-    assert leak in str(probe(mechanism))
+    for part in parts:
+        assert part in text
+        text = text.replace(part, "")
+    monkeypatch.setattr(sandbox, "_inside", lambda: text)
+    found = str(probe(mechanism))
+    if leak == "makes namespaces" and leak not in found:
+        pytest.skip("the kernel lets nobody make namespaces")
+    assert leak in found
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="an unprivileged user has no root to keep")
@@ -372,9 +441,13 @@ def test_the_probe_finds_root(monkeypatch: pytest.MonkeyPatch) -> None:
         ("reads /etc/passwd", "", ["--ro-bind", "/etc", "/etc"]),
     ],
 )
-def test_the_probe_finds_a_leaking_namespace(leak: str, left_out: str, added: list[str]) -> None:
+def test_the_probe_finds_a_leaking_namespace(
+    leak: str, left_out: str, added: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     if (other := probe(BUBBLEWRAP)) is not None:
         pytest.skip(f"bubblewrap does not isolate here: {other}")
+    text = sandbox._inside()
+    monkeypatch.setattr(sandbox, "_inside", lambda: text.replace(FILTER, ""))  # which refuses all sockets
 
     def command(limits: Limits) -> list[str]:
         words = BUBBLEWRAP.command(limits)
