@@ -35,6 +35,7 @@ WINDOW = "a window of 2 or more accepted in full"
 TWICE = "E lowered in two calls"
 REMOVED = "an accepted pair that is removed"
 _AHEAD = "a pair accepted ahead of an unresolved position"
+_REPORTED = tuple(name for name in Step._fields if name != "fallback")  # which follows from laws, and is no matter of counts
 _CHANCES = 100  # so many, and what they could lead to must have happened
 TWO_WAYS = "a correction with two or more possible tokens"
 
@@ -268,8 +269,10 @@ def counters(system: AnyOrderSystem) -> str:
                 wrong = f"reports {step.verified} as verified, the leading ranks have the draft {drafted}"
             elif not 0 <= step.accepted <= len(drafted):
                 wrong = f"reports {step.accepted} of {len(drafted)} draft tokens accepted"
-            elif step.rows != reply.rows:
-                wrong = f"reports {step.rows} rows, the model evaluated {reply.rows}"
+            elif (step.rows, step.again) != (reply.rows, reply.again):
+                wrong = f"reports {step.rows} rows, {step.again} again, the model evaluated {reply.rows}, {reply.again} again"
+            elif step.predictions != (predictions := tuple(law.certain for law in reply.target)):
+                wrong = f"reports the predictions {step.predictions}, the verifier's are {predictions}"
             elif tuple(token for _, token in accepted_in(step))[: step.accepted] != drafted[: step.accepted]:
                 wrong = f"reports {step.accepted} of the draft {drafted} accepted, and accepts {accepted_in(step)}"
             elif (step.stop is None) == (number == len(ran.made)):
@@ -280,7 +283,7 @@ def counters(system: AnyOrderSystem) -> str:
 
 
 def counts(system: AnyOrderSystem) -> str:
-    """Calls, orders, drafts and rows against the declared policy."""
+    """Calls, orders, drafts, rows and all that the steps report against the declared policy."""
     if system.declares is None:
         raise NotReached("no policy is declared, so any number of calls would do")
     runs = calls = 0
@@ -296,6 +299,7 @@ def counts(system: AnyOrderSystem) -> str:
                 ("has the draft", mine.call.draft, right.call.draft),
                 ("drafts the branches", mine.call.branches, right.call.branches),
                 ("asks for rows", mine.call.padded_rows, right.call.padded_rows),
+                *((f"reports {name}", getattr(mine.step, name), getattr(right.step, name)) for name in _REPORTED),
             ):
                 if a != b:
                     statement = f"call {number} {what} {a}, where {system.declares.name} has {b}"

@@ -63,6 +63,7 @@ class Checked(NamedTuple):
     cache: float = 0.0
     again: int = 0  # rows encoded again after E had shrunk
     resumed: float = 0.0
+    shrunk: int = 0  # pairs encoded again because one that they had seen was taken away
 
 
 class _Broken(Exception):  # never leaves this module
@@ -106,7 +107,7 @@ def conformance(
         f"{dtype}: {checked.calls:,} calls of {len(watched)} prompts, {checked.serial} with the serial reference's tokens;"
         f" {checked.verifier_rows:,} verifier rows within {checked.verifier:.1e}, {checked.proposal_rows:,} proposal rows"
         f" within {checked.proposals:.1e} (schedule-free runs: {noise.logits:.1e}), {checked.cache_rows:,} cached rows{again}"
-        f" within {checked.cache:.1e} (schedule-free runs: {noise.cache:.1e}){said}"
+        f" within {checked.cache:.1e} (schedule-free runs: {noise.cache:.1e}); {checked.shrunk} pairs read again{said}"
     )
     drafts = drafting(step for each in watched for step in each.run.steps)
     figures = checked._asdict() | {"noise": noise._asdict(), "dtype": dtype, "drafting": drafts}
@@ -120,11 +121,16 @@ def conformance(
 
 def _run(session: Any, schedule: Policy[Any, Any], name: str, prompt: Tokens, limits: Limits, samples: int) -> Watched:
     try:
-        return watch(session, cast(Policy, schedule), name, prompt, limits, keep=lambda call: call in _SAMPLED[: samples - 1])
+        ran = watch(session, cast(Policy, schedule), name, prompt, limits, keep=lambda call: call in _SAMPLED[: samples - 1])
     except InvalidInput:
         raise
     except Exception as error:
         raise _Broken("calls", "contract", f"{name}: it raises {type(error).__name__}: {_first_line(error)}") from error
+    with_mask = next((number for number, each in enumerate(ran.seen, start=1) if session.masked_from(each.rows)), None)
+    if with_mask:
+        statement = f"{name}, call {with_mask}: laws have the mask's own column, which no law may have"
+        raise _Broken("calls", "law", statement, _shown(cast(Call, ran.seen[with_mask - 1].call)))
+    return ran
 
 
 def _requests(
@@ -212,7 +218,8 @@ def _compare(
     if watched.seen:
         where = f"{watched.name}, call {number} resumed"
         resumed = _resumed(binding, watched.seen[-1], limit, padded, where)
-        checked = checked._replace(resumed=max(checked.resumed, resumed))
+        again = _shrunk(binding, watched.seen[-1], limit, padded, f"{watched.name}, call {number} without its first pair")
+        checked = checked._replace(resumed=max(checked.resumed, resumed), shrunk=checked.shrunk + again)
     return checked._replace(calls=checked.calls + number)
 
 
@@ -295,6 +302,27 @@ def _resumed(binding: BoundModel, each: Seen, limit: float, padded: bool | None,
     text = f"{where} behind {half} cached pairs: row {{row}} read is {{apart:.1e}} off"
     _within(apart, limit, "resumed", "law" if call.verify else "count", text, call)
     return apart.max().item()
+
+
+def _shrunk(binding: BoundModel, each: Seen, limit: float, padded: bool | None, where: str) -> int:
+    """The call again without its first pair, behind a cache that holds it, and in a fresh session: pairs encoded again."""
+    call = cast(Call, each.call)
+    if len(call.accepted) < 2:
+        return 0
+    fewer, used = call._replace(accepted=call.accepted[1:], unread=0), binding.session(padded=padded)
+    try:
+        used.logits(call)
+        (rows, ours), (_, wanted) = used.logits(fewer), binding.session(padded=padded).logits(fewer)
+    except Exception as error:
+        raise _Broken("shrunk", "contract", f"{where}: it raises {type(error).__name__}: {_first_line(error)}") from error
+    mask = binding.mask_token
+    apart = (readable(ours.double(), mask) - readable(wanted.double(), mask)).abs().amax(-1)
+    text = f"{where}, which the others had seen: row {{row}} read is {{apart:.1e}} off"
+    _within(apart, limit, "shrunk", "law" if call.verify else "count", text, fewer)
+    if rows.again != len(fewer.accepted):
+        statement = f"{where}: {len(fewer.accepted)} pairs had seen it, {rows.again} are reported as encoded again"
+        raise _Broken("shrunk", "count", statement, _shown(fewer))
+    return rows.again
 
 
 def _within(apart: torch.Tensor, limit: float, stage: str, symptom: Symptom, statement: str, call: Call) -> None:

@@ -118,6 +118,24 @@ class OwnCoins(Schedule):
         return super().absorb(state, call, reply, Stray())
 
 
+class NamesNoPrediction(Schedule):
+    def absorb(self, *arguments: Any) -> Any:
+        after, step = super().absorb(*arguments)
+        return after, step._replace(predictions=())
+
+
+class KeepsMoreInWords(Schedule):
+    def absorb(self, *arguments: Any) -> Any:
+        after, step = super().absorb(*arguments)
+        return after, step._replace(retained=step.retained + 1)
+
+
+class BranchesInWords(Schedule):
+    def absorb(self, *arguments: Any) -> Any:
+        after, step = super().absorb(*arguments)
+        return after, step._replace(branch=1)
+
+
 seen: list[int] = []
 
 
@@ -128,6 +146,9 @@ seen: list[int] = []
         (Remembers, "contract", "contract"),
         (ForgetsTheDraft, "count", "counts"),
         (Chatty, "count", "counters"),
+        (NamesNoPrediction, "count", "counters"),
+        (KeepsMoreInWords, "count", "counts"),
+        (BranchesInWords, "count", "counts"),
         (OwnCoins, "determinism", "determinism"),
     ],
 )

@@ -14,11 +14,13 @@ from realmodel.any_order.certificate import Judge, Output, certify, narrowed, nu
 from realmodel.any_order.conformance import conformance  # noqa: E402
 from realmodel.any_order.paths import at_once, one_by_one, path_of, serial  # noqa: E402
 from realmodel.any_order.reference import serial_greedy  # noqa: E402
-from realmodel.any_order.session import AnyOrderModel  # noqa: E402
+from realmodel.any_order.session import AnyOrderModel, AnyOrderSession  # noqa: E402
 from realmodel.any_order.validate import arms, validate  # noqa: E402
+from realmodel.faults.any_order import KeepsStaleRows, Planted  # noqa: E402
 from realmodel.precision import to_float64  # noqa: E402
 from simulator import InvalidInput, Limits, generate  # noqa: E402
 from simulator.any_order import Schedule, named  # noqa: E402
+from simulator.laws import Peak  # noqa: E402
 
 MASK = 1
 PROMPTS = [("a", (7, 3, 11, 5)), ("b", (4, 4, 9)), ("c", (12, 2, 2, 6, 8))]
@@ -152,6 +154,41 @@ def test_a_binding_that_is_off_by_a_little_is_a_fault_of_conformance(models):
     layer = conformance(model, models[1], named("packed", 6, "ltr"), PROMPTS[:1], Limits.of(12))
     assert layer.verdict == "FAULT"
     assert layer.findings[0].stage in ("verifier", "proposals", "cache")
+
+
+@pytest.mark.parametrize("order", ["ltr", "rtl"])
+def test_rows_that_would_be_stale_are_looked_at_where_no_end_shrinks_the_output(models, order):
+    schedule, limits = named("packed", 4, order), Limits.of(12)
+    layer = conformance(models[1], models[1], schedule, PROMPTS[:1], limits)
+    assert layer.verdict == "EXACT"
+    assert layer.figures["shrunk"] >= 2
+    assert layer.figures["again"] == 0
+    stale = conformance(Planted(models[1], KeepsStaleRows), models[1], schedule, PROMPTS[:1], limits)
+    assert [(found.stage, found.symptom) for found in stale.findings] == [("shrunk", "law")]
+
+
+class CountsNone(AnyOrderSession):
+    """What is encoded again is not counted apart."""
+
+    def _rows(self, call, cached):
+        return dataclasses.replace(super()._rows(call, cached), again=0)
+
+
+class KeepsTheMasksColumn(AnyOrderSession):
+    """The mask's own column stays in the laws, and the session says so."""
+
+    def masked_from(self, rows):
+        return len(rows.verifier) + sum(len(block or ()) for block in rows.proposals)
+
+    def _laws(self, logits, verifier_rows):
+        return [Peak(int(row.argmax()), float(torch.softmax(row.double(), -1).max())) for row in logits]
+
+
+@pytest.mark.parametrize(("kind", "stage", "symptom"), [(CountsNone, "shrunk", "count"), (KeepsTheMasksColumn, "calls", "law")])
+def test_rows_encoded_again_are_counted_and_the_mask_has_no_share(models, kind, stage, symptom):
+    binding = Planted(models[1], kind)
+    layer = conformance(binding, models[1], named("packed", 4, "ltr"), PROMPTS[:1], Limits.of(12))
+    assert [(found.stage, found.symptom) for found in layer.findings] == [(stage, symptom)]
 
 
 def test_a_token_that_no_rounding_explains_is_a_fault_of_numerics(models):
