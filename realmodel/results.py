@@ -42,16 +42,17 @@ class Results:
         """The records of `parameters`, None when there are none yet. Raises Damaged, saying what is wrong."""
         try:
             content = json.loads(self.file(parameters).read_text())
-            sealed, claimed = [content["parameters"], content["records"]], content["sha256"]
+            told, records = content["parameters"], list(content["records"])
+            sealed, own = content["sha256"] == digest([told, records]), digest(told) == digest(parameters)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise Damaged(f"cannot be read as a result file ({type(error).__name__})") from error
-        if digest(sealed) != claimed:
+        if not sealed:
             raise Damaged("its content does not match its digest")
-        if digest(sealed[0]) != digest(parameters):
+        if not own:
             raise Damaged("it holds the results of other parameters than its name says")
-        return list(sealed[1])
+        return records
 
     def write(self, parameters: Parameters, records: list[Any]) -> None:
         """Keep the records: the whole file appears at once. Raises InvalidInput when it cannot be written."""

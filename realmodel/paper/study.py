@@ -23,6 +23,10 @@ SCHEMA = 1
 PROBE = "probe"
 BY_DESIGN = "not exact by design"
 """The verdict of the native decoder, if it is what it is meant to be."""
+SHOWN = ("EXACT", "TIES", BY_DESIGN)
+"""Verdicts whose figures may be shown."""
+VERDICTS = (*SHOWN, "FAULT", "NOT RUN")
+_LARGEST = 1e15  # of any number of a response: sums of them are finite, and of counts exact
 COLUMNS = ("tokens", "nfe", "rows", "wall", "model", "iterations", "iterations_model", "largest", "correct")
 """Of a response: output tokens, model calls, token rows, seconds, those inside the network, verifying calls after the first
 call, seconds inside the network after it, most rows of a call after it, and 1 right, 0 wrong or NaN not graded."""
@@ -35,14 +39,14 @@ class Method(NamedTuple):
     schedule: str
     order: str  # of an any-order schedule; "" for a left-to-right model, and for the native decoder
     width: int  # W; 0 for AR
-    verdict: str  # of its certificate: EXACT, TIES, FAULT or NOT RUN; or BY_DESIGN
+    verdict: str  # of VERDICTS: that of its certificate, or BY_DESIGN
     evaluated: int | None = None  # rows of an iteration for which a proposal-only adapter computes updates (T5)
     selected: int | None = None  # rows that receive them
 
     @property
     def certified(self) -> bool:
         """Whether its figures may be shown."""
-        return self.verdict in ("EXACT", "TIES", BY_DESIGN)
+        return self.verdict in SHOWN
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -178,7 +182,7 @@ def read(folder: Path) -> Study:
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']!r}, this version reads {SCHEMA}")
         return _study(content)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise InvalidInput(f"{FILE} in {str(folder)!r} is damaged: {type(error).__name__}: {error}") from error
 
 
@@ -187,6 +191,8 @@ def _study(content: Mapping[str, Any]) -> Study:
     flags = {name: _of(bool, content[name]) for name in ("contended", "any_order")}
     versions = {_of(str, name): _of(str, value) for name, value in content["versions"].items()}
     cells = tuple(_cell(cell) for cell in content["cells"])
+    if not cells:
+        raise ValueError("no cell")
     return Study(**texts, **flags, seed=_of(int, content["seed"]), versions=versions, cells=cells)
 
 
@@ -196,15 +202,20 @@ def _cell(content: Mapping[str, Any]) -> Cell:
     runs = np.array(content["runs"], dtype=np.float64)  # null is NaN
     if runs.ndim != 4 or runs.shape[:2] != (len(methods), len(prompts)) or runs.shape[3] != len(COLUMNS) or not runs.size:
         raise ValueError(f"runs of shape {runs.shape}")
-    if np.isnan(runs[..., :WALL]).any() or (runs[..., :CORRECT] < 0).any():
-        raise ValueError("runs with a count that is missing or negative")
+    if np.isnan(runs[..., :CORRECT]).any() or (runs[..., :CORRECT] < 0).any() or (runs[..., :CORRECT] > _LARGEST).any():
+        raise ValueError("runs with a number that is missing, negative or beyond measure")
     if not set(np.unique(runs[..., CORRECT][~np.isnan(runs[..., CORRECT])])) <= {0.0, 1.0}:
         raise ValueError("grades other than 0 and 1")
+    temperature = float(content["temperature"])
+    if not 0 <= temperature < math.inf:
+        raise ValueError(f"temperature {temperature}")
+    if len(set(prompts)) < len(prompts) or len({method.key for method in methods}) < len(methods):
+        raise ValueError("a prompt or method twice")
     count = len(methods)
     return Cell(
         _of(str, content["task"]),
         _of(str, content["kind"]),
-        float(content["temperature"]),
+        temperature,
         _of(int, content["cap"]),
         _of(str, content["start"]),
         _of(int, content["paper_size"]),
@@ -228,6 +239,8 @@ def _cell(content: Mapping[str, Any]) -> Cell:
 def _method(content: Sequence[Any]) -> Method:
     schedule, order, width, verdict, *adapter = content
     rows = [None if each is None else _of(int, each) for each in adapter]
+    if verdict not in VERDICTS:
+        raise ValueError(f"verdict {str(verdict)[:40]!r}")
     return Method(_of(str, schedule), _of(str, order), _of(int, width), _of(str, verdict), *rows)
 
 

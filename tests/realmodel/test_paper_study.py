@@ -161,6 +161,24 @@ def damaged(how):
         made["trajectories"][0][0] = 5
     elif how == "evidence":
         made["evidence"][0][1] = [["rule", "EXACT"]]
+    elif how == "no time":
+        made["runs"][0][0][0][3] = None
+    elif how == "infinite":
+        made["runs"][0][0][0][3] = math.inf
+    elif how == "huge":
+        made["runs"][0][0][0][0] = 10**400
+    elif how == "temperature":
+        made["temperature"] = 10**400
+    elif how == "no temperature":
+        made["temperature"] = math.nan
+    elif how == "verdict":
+        made["methods"][0][3] = "fault"  # would neither show figures nor fail the run
+    elif how == "method twice":
+        made["methods"][1] = made["methods"][0]
+    elif how == "prompt twice":
+        made["prompts"][1] = made["prompts"][0]
+    elif how == "no cell":
+        content["cells"] = []
     elif how == "text":
         made["runs"][0][0][0][0] = "<b>"
     else:
@@ -169,7 +187,11 @@ def damaged(how):
 
 
 @pytest.mark.parametrize(
-    "how", ["schema", "model", "runs", "negative", "no count", "grade", "trajectory", "evidence", "text", "cells"]
+    "how",
+    [
+        *("schema", "model", "runs", "negative", "no count", "no time", "infinite", "huge", "grade", "temperature"),
+        *("no temperature", "verdict", "method twice", "prompt twice", "trajectory", "evidence", "text", "no cell", "cells"),
+    ],
 )
 def test_a_damaged_study_is_refused_in_one_line(tmp_path, how):
     (tmp_path / study.FILE).write_text(damaged(how))

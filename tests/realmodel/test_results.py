@@ -43,12 +43,25 @@ def damage(file, how):
         file.write_bytes(b"\xff\xfe\x00")
     elif how == "other JSON":
         file.write_text("[1, 2]")
+    elif how == "nested":
+        file.write_text("[" * 100_000)
+    elif how == "no number":
+        file.write_text('{"parameters": {}, "records": [NaN], "sha256": ""}')
+    elif how == "no list":
+        content = {"parameters": PARAMETERS, "records": 7}
+        file.write_text(json.dumps(content | {"sha256": digest(list(content.values()))}))
     else:
         content[how] = {"records": RECORDS[:1], "parameters": PARAMETERS | {"seed": 1}, "sha256": "0" * 64}[how]
         file.write_text(json.dumps(content))
 
 
-@pytest.mark.parametrize("how", ["cut short", "empty", "not text", "other JSON", "records", "parameters", "sha256"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        *("cut short", "empty", "not text", "other JSON", "nested", "no number", "no list"),
+        *("records", "parameters", "sha256"),
+    ],
+)
 def test_damage_is_noticed(results, how):
     results.write(PARAMETERS, RECORDS)
     damage(results.file(PARAMETERS), how)
