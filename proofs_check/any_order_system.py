@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from proofs_check.any_order_law import accepted_in
 from proofs_check.findings import Symptom
-from proofs_check.system import Found, Instance, described, found, in_time
+from proofs_check.system import Found, Instance, described, found, in_time, traced
 from simulator.any_order import Call, Pairs, Schedule
 from simulator.decode import Model
 from simulator.errors import ContractError
@@ -98,8 +98,10 @@ def compare(system: AnyOrderSystem, instance: Instance) -> Run:
     accepted, end = Pairs(), limits.max_new_tokens
 
     def complain(symptom: Symptom, statement: str) -> NoReturn:
-        found(symptom, statement, f"{described(instance)}\n{picture(ran.steps)}", program(system, instance))
+        run_of_it = traced(instance, ran.steps, statement, number or None)
+        found(symptom, statement, f"{described(instance)}\n{picture(ran.steps)}", program(system, instance), run_of_it)
 
+    number = 0
     for number, (call, _, step) in enumerate(ran.made, start=1):
         text = dict(accepted)
         free = [j for j in range(1, end + 1) if j not in text]

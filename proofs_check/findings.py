@@ -32,6 +32,7 @@ class Finding:
     counterexample: str = ""  # the instance, for a person; several lines
     program: str = ""  # Python that shows it again; empty where the subject cannot be imported
     stage: str = ""  # the stage of the battery; `Report` fills it in
+    run: tuple[str, ...] = ()  # a run that shows it, as the lines of a trace; empty where none does or a trace cannot hold it
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from proofs_check.findings import Finding, Symptom
@@ -20,6 +21,7 @@ from simulator.oracles import HashRule, RecurrentModel
 from simulator.processing import processed
 from simulator.records import Call, Limits, Step, Stop, Tokens
 from simulator.schedule import Schedule
+from simulator.trace import Noted, TracedRequest, read_trace, trace_lines
 
 T = TypeVar("T")
 
@@ -83,9 +85,28 @@ class NotReached(Exception):  # a stage without its condition says nothing
     """The interesting branch of a stage was not reached; the message names it."""
 
 
-def found(symptom: Symptom, statement: str, counterexample: str = "", program: str = "") -> NoReturn:
+def found(symptom: Symptom, statement: str, counterexample: str = "", program: str = "", run: tuple[str, ...] = ()) -> NoReturn:
     """End the stage with a finding."""
-    raise Found(Finding(symptom, statement, counterexample, program))
+    raise Found(Finding(symptom, statement, counterexample, program, run=run))
+
+
+def traced(instance: Instance, steps: Sequence[Step], statement: str, call: int | None = None) -> tuple[str, ...]:
+    """The run as the lines of a trace that says what is wrong, and in which call; () if its steps do not fit into a trace.
+
+    It declares no policy: what the steps of a schedule are called is no promise that it is that schedule.
+    """
+    tokens = tuple(token for step in steps for token in step.committed)
+    stop: Any = steps[-1].stop if steps else None
+    run = Generation(tokens, tuple(steps), stop)
+    finding = Noted(statement, call)
+    request = TracedRequest("counterexample", "checked", instance.prompt, instance.limits, run, None, None, instance.source)
+    try:
+        lines = tuple(trace_lines([request._replace(finding=finding)]))
+        for _ in read_trace(lines):
+            pass
+    except Exception:  # the steps are the user's: anything may stand in them
+        return ()
+    return lines
 
 
 class Run(NamedTuple):
@@ -122,7 +143,8 @@ def watched(system: System, instance: Instance) -> Run:
         for number, (call, step) in enumerate(zip(calls, run.steps, strict=True), start=1):
             if call.prefix != prefix:
                 statement = f"call {number} asks about the context {call.prefix}, the verified prefix is {prefix}"
-                found("order", statement, described(instance) + "\n" + picture(run.steps), program(system, instance))
+                evidence = described(instance) + "\n" + picture(run.steps)
+                found("order", statement, evidence, program(system, instance), traced(instance, run.steps, statement, number))
             prefix += step.committed
     return Run(run, tuple(calls), _miscount(run, calls, rows))
 
@@ -166,21 +188,29 @@ def compare_greedy(system: System, instance: Instance) -> Run:
     run = watched(system, instance)
     got = run.generation.tokens
 
-    def complain(symptom: Symptom, statement: str) -> NoReturn:
-        lines = (described(instance), picture(run.generation.steps), f"expected {list(expected)}, got {list(got)}")
-        found(symptom, statement, "\n".join(lines), program(system, instance, expected))
+    def complain(symptom: Symptom, statement: str, token: int | None = None) -> NoReturn:
+        steps = run.generation.steps
+        lines = (described(instance), picture(steps), f"expected {list(expected)}, got {list(got)}")
+        # The call that emits output token `token`, from 0; where none is named, the last.
+        ends = accumulate(len(step.committed) for step in steps)
+        call = next((number for number, end in enumerate(ends, 1) if token is not None and end > token), len(steps)) or None
+        found(
+            symptom, statement, "\n".join(lines), program(system, instance, expected), traced(instance, steps, statement, call)
+        )
 
     if got != expected:
         shared = next((i for i, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b), min(len(got), len(expected)))
         if shared < min(len(got), len(expected)):
             complain(
-                "law", f"greedy output differs from AR at output token {shared + 1}: {got[shared]}, not {expected[shared]}"
+                "law",
+                f"greedy output differs from AR at output token {shared + 1}: {got[shared]}, not {expected[shared]}",
+                shared,
             )
         # What stands beyond AR's end must still be what AR would have said, else more than the end is wrong.
         beyond = Limits.of(len(got))
         longer = expected_greedy(instance.model.target, instance.prompt, beyond)[0]
         symptom: Symptom = "stop" if got == longer[: len(got)] else "law"
-        complain(symptom, f"greedy output has {len(got)} tokens, AR stops after {len(expected)} ({stop})")
+        complain(symptom, f"greedy output has {len(got)} tokens, AR stops after {len(expected)} ({stop})", len(expected))
     if run.generation.stop != stop:
         complain("stop", f"it says that it stopped for {run.generation.stop!r}, AR stops for {stop!r}")
     if run.calls and not expected:

@@ -8,7 +8,8 @@
 Requests are numbered from 0 and calls from 1; lines of one request stand together. What stands above is required, `eos` and
 `stop` of the limits excepted. Every other field may be missing, and then it is not checked:
 
-    request   name, model (text); schedule (its name), width (W), start: the declared policy; prompt (ids); seed
+    request   name, model (text); schedule (its name), width (W), start: the declared policy; prompt (ids); seed;
+              finding {"text": what is wrong, "call": in which call}, from who wrote the trace to who reads it
     step      the fields of `simulator.records.Step`, `committed` being one of them
     end       tokens (the whole output, ids), stop ("eos", "stop" or "length"), nfe (number of forward passes)
 
@@ -33,6 +34,13 @@ _LONGEST_LINE = 1 << 24  # characters; a line that is longer is no step of a dec
 _LARGEST = 1 << 53  # beyond it, JSON readers disagree about integers
 
 
+class Noted(NamedTuple):
+    """What whoever wrote the trace found wrong with the request."""
+
+    text: str
+    call: int | None  # the call that shows it, None where no single one does
+
+
 class TracedRequest(NamedTuple):
     """One request to be written."""
 
@@ -45,6 +53,7 @@ class TracedRequest(NamedTuple):
     start: str | None = None
     model: str | None = None
     seed: int | None = None
+    finding: Noted | None = None
 
 
 class RequestLine(NamedTuple):
@@ -59,6 +68,7 @@ class RequestLine(NamedTuple):
     start: str | None
     prompt: Tokens | None
     seed: int | None
+    finding: Noted | None = None
 
 
 class StepLine(NamedTuple):
@@ -84,9 +94,9 @@ def trace_lines(requests: Iterable[TracedRequest]) -> Iterator[str]:
     yield json.dumps(HEADER)
     for number, (name, schedule, prompt, limits, run, *rest) in enumerate(requests):
         end = {"max_new_tokens": limits.max_new_tokens, "eos": sorted(limits.eos), "stop": limits.stop}
-        optional = dict(zip(("width", "start", "model", "seed"), rest, strict=True))
+        optional = dict(zip(("width", "start", "model", "seed", "finding"), rest, strict=True))
         head = {"type": "request", "request": number, "name": name, "schedule": schedule, "prompt": prompt, "limits": end}
-        yield json.dumps(head | {key: value for key, value in optional.items() if value is not None})
+        yield json.dumps(head | {k: v._asdict() if isinstance(v, Noted) else v for k, v in optional.items() if v is not None})
         for call, step in enumerate(run.steps, start=1):
             fields = {key: value for key, value in step._asdict().items() if value != Step._field_defaults.get(key, ...)}
             yield json.dumps({"type": "step", "request": number, "call": call, **fields})
@@ -154,6 +164,7 @@ def _request(record: dict[str, Any]) -> RequestLine:
         _optional(record, "start", _text),
         _optional(record, "prompt", _tokens),
         _optional(record, "seed", _integer),
+        _optional(record, "finding", _noted),
     )
 
 
@@ -176,6 +187,11 @@ def _step(record: dict[str, Any]) -> dict[str, Any]:
         else:
             fields[name] = None if value is None and name in ("branch", "end") else _integer(value)
     return fields
+
+
+def _noted(value: Any) -> Noted:
+    _expect(isinstance(value, dict), "a finding must be an object, { .. }")
+    return Noted(_text(value["text"]), _optional(value, "call", _integer))
 
 
 def _optional(record: dict[str, Any], name: str, read: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from proofs_check.findings import Symptom
 from proofs_check.stages.greedy import Seen
-from proofs_check.system import Instance, System, described, found, picture, watched
+from proofs_check.system import Instance, System, described, found, picture, traced, watched
 from simulator.chance import Sampled
 from simulator.decode import Model
 from simulator.oracles import HashRule
@@ -40,7 +40,9 @@ def cache(system: System) -> str:
         for symptom, number in session.wrong.items():
             what = "the target's laws" if symptom == "law" else "its proposals alone"
             statement = f"with a cached model call {number} gets {what} wrong: a row was kept, lost or moved"
-            found(symptom, statement, f"{described(instance)}\n{picture(steps)}")
+            found(
+                symptom, statement, f"{described(instance)}\n{picture(steps)}", "", traced(instance, steps, statement, number)
+            )
     seen.require(in_a_row or not drafted_twice, "two rejections in a row")
     return f"{runs} runs, {rejections} rejections"
 

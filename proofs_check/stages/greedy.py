@@ -6,7 +6,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from proofs_check.system import Instance, NotReached, System, compare_greedy, described, found, picture, program, watched
+from proofs_check.system import (
+    Instance,
+    NotReached,
+    System,
+    compare_greedy,
+    described,
+    found,
+    picture,
+    program,
+    traced,
+    watched,
+)
 from simulator.oracles import ThresholdModel
 from simulator.records import Limits, Step, Tokens
 
@@ -62,7 +73,9 @@ def counters(system: System) -> str:
         run = watched(system, instance)
         runs += 1
         if run.miscount:
-            found("count", run.miscount, described(instance) + "\n" + picture(run.generation.steps), program(system, instance))
+            steps = run.generation.steps
+            evidence = described(instance) + "\n" + picture(steps)
+            found("count", run.miscount, evidence, program(system, instance), traced(instance, steps, run.miscount))
     return f"{runs} runs"
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from proofs_check.chain import REJECTION, TWO_WAYS, WINDOW, disjoint, near_equal
 from proofs_check.findings import Finding
 from proofs_check.stages.greedy import Seen
-from proofs_check.system import Found, Instance, NotReached, System, found, watched
+from proofs_check.system import Found, Instance, NotReached, System, found, traced, watched
 from simulator.chance import Chance, Purpose, Sampled, ValueNeeded, enumerated
 from simulator.decode import Model, Policy
 from simulator.errors import ContractError
@@ -35,6 +35,7 @@ _ALL_OUTCOMES = 40_000
 _SMALL = 1500  # of a small one
 _SAMPLES = 3000
 _SAMPLED = 3  # requests
+_TRIES = 2_000  # runs, until one shows what comes too often
 _FEW = 20  # laws enumerated
 _MANY = "too many outcomes to enumerate"
 _PLAIN = Processing()
@@ -440,14 +441,32 @@ def _compare(system: System, output: dict[Tokens, Fraction], case: Case) -> None
     gaps = {x: output.get(x, zero) - expected.get(x, zero) for x in output.keys() | expected.keys()}
     distance = sum(map(abs, gaps.values())) / 2
     worst = max(gaps, key=lambda x: (abs(gaps[x]), [-token for token in x]))
+    run = _run_of(system, case, max(gaps, key=lambda x: (gaps[x], [-token for token in x])), output, expected)
     evidence = (
         f"{case}\noutput {list(worst)} has probability {output.get(worst, zero)}, AR gives {expected.get(worst, zero)}\n"
         f"total variation {distance} = {float(distance):.4f}"
     )
     if wrong_end:
         statement = f"the output {list(min(wrong_end))} ends where no stop is, or goes on after one"
-        found("stop", statement, evidence, _program(system, case))
-    found("law", "the output law is not the autoregressive one", evidence, _program(system, case))
+        found("stop", statement, evidence, _program(system, case), run)
+    found("law", "the output law is not the autoregressive one", evidence, _program(system, case), run)
+
+
+def _run_of(
+    system: System, case: Case, tokens: Tokens, output: dict[Tokens, Fraction], expected: dict[Tokens, Fraction]
+) -> tuple[str, ...]:
+    """A run that emits what comes too often; () if none of some does. No call of it is wrong: its probability is."""
+    zero, oracle = Fraction(0), _Oracle(case.model(system.processed))
+    said = f"the output {list(tokens)} comes with probability {output.get(tokens, zero)}, AR: {expected.get(tokens, zero)}"
+    for request in range(_TRIES):
+        instance = Instance(oracle, case.source, case.limits, case.prompt, Sampled(system.seed, request))
+        try:
+            run = watched(system, instance).generation
+        except Found:
+            return ()
+        if run.tokens == tokens:
+            return traced(instance, run.steps, said)
+    return ()
 
 
 def _ends_rightly(case: Case, output: Tokens) -> bool:

@@ -88,8 +88,6 @@ def check_trace(
     quiet: Quiet = False,
 ) -> int:
     """Replay a decoder's log against the rules, and name the first step that none of them explains."""
-    from dataclasses import asdict
-
     from proofs_check.trace_check import check_trace as check
     from simulator.trace import bounded_lines
 
@@ -103,7 +101,7 @@ def check_trace(
 
         print_trace_report(report)
     arguments = {"file": str(file), "policy": policy, "width": width, "start": start}
-    rows = asdict(report) | {"violations": [found._asdict() for found in report.violations], "verdict": report.verdict}
+    rows = vars(report) | {"violations": [found._asdict() for found in report.violations], "verdict": report.verdict}
     write_json(json_file, "check-trace", arguments, [rows])
     replay_line(quiet)
     return {"holds": 0, "violated": 1}.get(report.verdict, 2)

@@ -27,7 +27,7 @@ class Report:
 def build(folder: Path) -> Report:
     """Everything in `folder` that can be shown. Raises InvalidInput when nothing can."""
     gathered = gather(folder)
-    explored = explore(folder, gathered.traces)
+    explored = explore(folder, gathered.traces, gathered.results)
     sections = [section(result) for result in gathered.results]
     skipped = (*gathered.skipped, *explored.skipped)
     return Report(

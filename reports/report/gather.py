@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reports.output import SCHEMA
+from reports.output import SCHEMA, shown
 from simulator.errors import InvalidInput
 from simulator.trace import HEADER
 
 LARGEST = 64 << 20  # bytes of one file
+DEEPEST = 100  # lists and objects within each other; ours need about 10
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def gather(folder: Path) -> Gathered:
         raise InvalidInput(f"there is no folder {str(folder)!r}: name one that holds what the commands wrote with --json")
     results, traces, skipped = [], [], []
     for path in sorted(folder.rglob("*.json*")):
-        name = path.relative_to(folder).as_posix()
+        name = shown(path.relative_to(folder).as_posix(), 300)
         if path.suffix not in (".json", ".jsonl") or not path.is_file():
             continue
         try:
@@ -64,11 +65,13 @@ def gather(folder: Path) -> Gathered:
         except (ValueError, OSError, RecursionError) as error:
             skipped.append((name, _reason(error)))
     if not results and not traces:
-        raise InvalidInput(f"nothing in {str(folder)!r} can be shown: no JSON of a command, no trace")
+        why = "".join(f"; {file}: {reason}" for file, reason in skipped[:3])
+        raise InvalidInput(f"nothing in {str(folder)!r} can be shown: no JSON of a command, no trace{shown(why)}")
     return Gathered(folder, tuple(results), tuple(traces), tuple(skipped))
 
 
 def _result(name: str, content: Any) -> Result:
+    _portable(content)
     if not isinstance(content, dict) or not isinstance(content.get("command"), str):
         raise ValueError("not the JSON of a command: it names none")
     if content.get("schema") != SCHEMA:
@@ -80,7 +83,21 @@ def _result(name: str, content: Any) -> Result:
     return Result(name, content["command"], arguments, rows, environment, replay, package)
 
 
+def _portable(content: Any) -> None:
+    """Raises for what Python reads and a browser does not: numbers that are not finite, halves of characters, depth."""
+    level, depth = [content], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise RecursionError
+        nodes = [node.values() if isinstance(node, dict) else node for node in level if isinstance(node, dict | list)]
+        level = [child for children in nodes for child in children]
+    json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
+
+
 def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"no JSON: {error.msg} in line {error.lineno}"
+    if isinstance(error, UnicodeEncodeError):
+        return "a text in it holds half a character (a lone surrogate)"
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)

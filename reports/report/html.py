@@ -8,8 +8,6 @@ from importlib.resources import files
 from itertools import count
 from typing import Any
 
-from markupsafe import Markup
-
 from reports.output import shown
 from reports.report import blocks
 from reports.report.blocks import Section
@@ -26,6 +24,7 @@ def page(sections: Sequence[Section], results: Sequence[Result], explored: Explo
     """The page as text. Raises InvalidInput without jinja2."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup
     except ImportError:
         raise InvalidInput("a report needs jinja2, which is not installed: pip install 'packedss[report]'") from None
     env = Environment(
@@ -47,8 +46,8 @@ def page(sections: Sequence[Section], results: Sequence[Result], explored: Explo
         skipped=[*skipped, *explored.skipped],
         style=Markup((assets / "page.css").read_text()),
         script=Markup((assets / "sources.js").read_text() + (assets / "explorer.js").read_text()),
-        sources=_embedded(_sources(results)),
-        traces=_embedded({"fields": FIELDS, "requests": explored.requests}),
+        sources=Markup(_embedded(_sources(results))),
+        traces=Markup(_embedded({"fields": FIELDS, "requests": explored.requests})),
         tones=blocks.TONES,
     )
 
@@ -58,10 +57,10 @@ def _pointer(path: Sequence[str | int]) -> str:
     return "/rows" + "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
-def _embedded(value: Any) -> Markup:
+def _embedded(value: Any) -> str:
     """JSON for a script element: nothing in it can end the element or begin a comment."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _sources(results: Sequence[Result]) -> dict[str, Any]:

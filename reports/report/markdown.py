@@ -11,15 +11,38 @@ from reports.report.blocks import Bars, Block, Cell, Heat, More, Section, Table,
 from reports.report.explorer import Explored
 
 _MARKS = {"good": "✅ ", "bad": "❌ ", "open": "⚠️ "}
+LONGEST = 65_000  # characters; GitHub refuses a comment of more than 65,536
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$])")
 
 
 def markdown(sections: Sequence[Section], explored: Explored, skipped: Sequence[tuple[str, str]]) -> str:
-    """The report as text."""
-    return "\n".join(_lines(sections, explored, skipped)) + "\n"
+    """The report as text of at most LONGEST characters: blocks that do not fit are left out, and said to be."""
+    blocks = ["\n".join(lines) for lines in _parts(sections, explored, skipped)]
+    kept, left = [], LONGEST - 100  # for the last line
+    for block in blocks:
+        if (size := len(block.encode("utf-16-le")) // 2 + 1) <= left:  # as JavaScript counts, which is never less
+            kept.append(block)
+            left -= size
+    if len(kept) < len(blocks):
+        kept.append(f"\n{len(blocks) - len(kept):,} parts are left out here for length; the page has them.")
+    return "\n".join(kept) + "\n"
 
 
-def _lines(sections: Sequence[Section], explored: Explored, skipped: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _parts(sections: Sequence[Section], explored: Explored, skipped: Sequence[tuple[str, str]]) -> Iterator[list[str]]:
+    """What is kept or left out as a whole, the summary and the faults first."""
+    yield from ([line] for line in _summary(sections, explored))
+    yield from ([line] for line in _faults(explored))
+    for section in sections:
+        yield [f"\n## {escape(section.title)}\n"]
+        yield from (list(_block(block)) for block in section.blocks)
+        if section.replay:
+            yield ["\nAgain:\n", *_code(section.replay)]
+    if skipped:
+        yield ["\nNot read:\n"]
+        yield from ([f"- {escape(file)}: {escape(why)}"] for file, why in skipped)
+
+
+def _summary(sections: Sequence[Section], explored: Explored) -> Iterator[str]:
     yield "# packedss report"
     yield ""
     yield "| result | verdict | |"
@@ -28,21 +51,17 @@ def _lines(sections: Sequence[Section], explored: Explored, skipped: Sequence[tu
         yield f"| {escape(section.title)} | {escape(section.verdict)} | {escape(section.headline)} |"
     for file, word, words in explored.verdicts:
         yield f"| {escape(file)} | {escape(word)} | {escape(words)} |"
-    for section in sections:
-        yield f"\n## {escape(section.title)}\n"
-        for block in section.blocks:
-            yield from _block(block)
-        if section.replay:
-            yield "\nAgain:\n"
-            yield from _code(section.replay)
+
+
+def _faults(explored: Explored) -> Iterator[str]:
     for request in explored.requests:
         if fault := request.get("fault"):
-            where = f"{request['file']}, {request['name']}, call {fault['call']}"
-            yield f"\n- {escape(where)}: {escape(fault['rule'])};"
-            yield f"  expected {escape(fault['expected'])}, found {escape(fault['found'])}"
-    if skipped:
-        yield "\nNot read:\n"
-        yield from (f"- {escape(file)}: {escape(why)}" for file, why in skipped)
+            where = f"{request['file']}, {request['name']}" + (f", call {fault['call']}" if fault["call"] else "")
+            if "finding" in fault:
+                yield f"\n- {escape(where)}: {escape(fault['finding'])}"
+                continue
+            said = f"{escape(fault['rule'])}; expected {escape(fault['expected'])}, found {escape(fault['found'])}"
+            yield f"\n- {escape(where)}: {said}"
 
 
 def _block(block: Block) -> Iterator[str]:
@@ -84,10 +103,13 @@ def _code(text: str) -> Iterator[str]:
 
 
 def escape(text: str) -> str:
-    """Text as text: no Markdown, no HTML, no mention, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(shown(text).split()))
+    """Text as text: no Markdown, no HTML, no mention, on one line.
+
+    GitHub looks for mentions after it has read the Markdown, so a backslash does not stop one; an empty comment does.
+    """
+    return _SPECIAL.sub(r"\\\1", " ".join(shown(text).split())).replace("\\@", "\\@<!-- -->")
 
 
 def _html(text: str) -> str:
     """Text inside an HTML element of a Markdown page."""
-    return html.escape(" ".join(shown(text).split())).replace("[", "&#91;").replace("@", "&#64;")
+    return html.escape(" ".join(shown(text).split())).replace("[", "&#91;").replace("@", "&#64;<!-- -->")

@@ -21,7 +21,7 @@ def section(result: Result) -> Section:
     make = _MAKERS.get(result.command, _plain)
     try:
         return make(result)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
         made = _plain(result)
         why = f"{type(error).__name__}: {error!s}"
         note = Text(f"This JSON is not as packedss {result.command} writes it ({why}).")
@@ -363,6 +363,7 @@ def _of(value: Mapping[str, Any]) -> float:
 def _heat(prompt: Mapping[str, Any], width: int, bands: int = 48) -> Heat:
     """Contexts down, in at most `bands` groups, offsets across: the share drafted right."""
     rows = [[int(digit) for digit in row] for row in prompt["rows"]]
+    width = min(width, max(map(len, rows), default=0))
     size = max(1, -(-len(rows) // bands))
     groups = [rows[i : i + size] for i in range(0, len(rows), size)]
     shares = []
@@ -428,7 +429,7 @@ def _plain(result: Result) -> Section:
         :12
     ]
     lines = [[_any(row.get(key), (at, key)) for key in keys] for at, row in enumerate(rows)]
-    words = [str(row.get("verdict")) for row in rows if row.get("verdict") in TONES]
+    words = [word for row in rows if (word := str(row.get("verdict"))) in TONES]
     word = next((each for each in words if TONES[each] == "bad"), next((each for each in words if TONES[each] == "open"), ""))
     blocks: list[Block] = [table(keys, lines)] if keys else [Text("Its figures are in the JSON.")]
     headline = f"{len(result.rows):,} rows" + (f": {_counted(Counter(words))}" if words else "")

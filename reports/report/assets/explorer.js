@@ -7,6 +7,7 @@
   const AROUND = 7; // calls shown before and after the chosen one
   const MOST_COLUMNS = 72;
   const MOST_MASK = 64;
+  const FAR = 4096; // positions beyond the frontier that a cell is made for
 
   function prepare(raw, fields) {
     const request = { ...raw, steps: [], owner: new Map(), output: [] };
@@ -15,6 +16,7 @@
       const step = Object.fromEntries(fields.map((name, i) => [name, values[i]]));
       step.verified ??= [];
       step.committed ??= [];
+      step.order ??= [];
       const anyOrder = step.end !== null && step.end !== undefined;
       step.anyOrder = anyOrder;
       step.before = new Set(resolved.keys());
@@ -75,8 +77,8 @@
         });
         if (next) next.verified.forEach((token, i) => { const j = next.order[i]; if (left.includes(j)) at(j).low = ["kept", "○" + token]; });
       } else {
-        for (let i = 0; i < (step.discarded ?? 0); i += 1) at(step.first + step.branch + i).low = ["dropped", "×"];
-        for (let i = 0; i < kept; i += 1) {
+        for (let i = 0; i < Math.min(step.discarded ?? 0, FAR); i += 1) at(step.first + step.branch + i).low = ["dropped", "×"];
+        for (let i = 0; i < Math.min(kept, FAR); i += 1) {
           const token = next && next.verified[i] !== undefined ? next.verified[i] : "";
           at(step.first + step.committed.length + i).low = ["kept", "○" + token];
         }
@@ -100,11 +102,17 @@
     return parts.join(" ");
   }
 
+  function complaint(fault) {
+    if (fault.finding) return `${fault.call ? `Faulty step: call ${fault.call}. ` : "No single call is at fault: "}${fault.finding}`;
+    return `Faulty step: call ${fault.call}. No rule explains it; nearest is ${fault.rule}. Expected ${fault.expected}; found ${fault.found}.`;
+  }
+
   // The paper's layout of a call: labels of its rows, and who sees whom.
   function layout(request, index) {
     const step = request.steps[index];
     const width = request.width;
     if (!width) return null;
+    if (Math.max(width, step.order.length, step.verified.length) > MOST_MASK) return { labels: { length: `more than ${MOST_MASK}` }, many: true };
     const name = request.schedule.split(":")[0];
     const rows = [];
     if (step.anyOrder) {
@@ -134,7 +142,7 @@
     if (wide) branches = [1];
     else if (name === "packed" || (name === "linear" && drafts)) branches = [0];
     else if (name === "quadratic") branches = Array.from({ length: width + 1 }, (_, b) => b);
-    else if (name === "branches") branches = request.schedule.split(":")[1].split(",").map(Number);
+    else if (name === "branches") branches = (request.schedule.split(":")[1] ?? "").split(",").map(Number).filter((b) => Number.isInteger(b) && b >= 0 && b <= width);
     if (!verifies) branches = [0];
     const slots = name === "ar" || wide ? 0 : width;
     if (verifies) for (let i = 0; i <= slots; i += 1) rows.push({ kind: "V", i, label: i === 0 ? "last" : i <= draft ? `d${i}` : "pad" });
@@ -144,6 +152,12 @@
     const sees = (x, y) =>
       (x.kind === "V" && y.kind === "V" && y.i <= x.i) || (x.kind === "Z" && y.kind === "Z" && y.b === x.b) || (x.kind === "Z" && y.kind === "V" && y.i < x.b);
     return { labels: rows.map((row) => row.label), sees: rows.map((x) => rows.map((y) => sees(x, y))) };
+  }
+
+  function least(values, start) {
+    let found = start; // a call may have more positions than a function may have arguments
+    for (const value of values) found = Math.min(found, value);
+    return found;
   }
 
   function element(tag, attributes = {}, ...children) {
@@ -192,7 +206,7 @@
       this.select.value = String(index);
       const request = this.request;
       this.range.max = String(request ? Math.max(1, request.steps.length) : 1);
-      this.go(request && request.fault ? request.fault.call - 1 : 0, quiet);
+      this.go(request && request.fault ? (request.fault.call ?? 1) - 1 : 0, quiet);
     }
 
     key(event) {
@@ -200,7 +214,7 @@
       const moves = { ArrowDown: this.now + 1, ArrowRight: this.now + 1, ArrowUp: this.now - 1, ArrowLeft: this.now - 1, Home: 0, End: last, PageDown: this.now + 10, PageUp: this.now - 10 };
       if (event.key in moves) this.go(moves[event.key]);
       else if (event.key === "d") difference();
-      else if (event.key === "f" && this.request && this.request.fault) this.go(this.request.fault.call - 1);
+      else if (event.key === "f" && this.request && this.request.fault && this.request.fault.call) this.go(this.request.fault.call - 1);
       else return;
       event.preventDefault();
     }
@@ -217,22 +231,19 @@
       const request = this.request;
       this.grid.hidden = this.mask.hidden = this.words.hidden = !request || !request.steps.length;
       this.fault.hidden = !request || !request.fault;
+      if (!this.fault.hidden) this.fault.textContent = complaint(request.fault);
       if (this.grid.hidden) return;
       this.words.textContent = sentence(request, this.now);
-      if (request.fault) {
-        const fault = request.fault;
-        this.fault.textContent = `Faulty step: call ${fault.call}. No rule explains it; nearest is ${fault.rule}. Expected ${fault.expected}; found ${fault.found}.`;
-      }
       const from = Math.max(0, this.now - AROUND);
       const to = Math.min(request.steps.length, this.now + AROUND + 1);
       const drawn = [];
       for (let index = from; index < to; index += 1) drawn.push([index, cells(request, index)]);
       const here = drawn[this.now - from][1];
-      const frontier = request.steps[this.now].anyOrder ? Math.min(...here.keys(), request.steps[this.now].end || 1) : request.steps[this.now].first;
+      const frontier = request.steps[this.now].anyOrder ? least(here.keys(), request.steps[this.now].end || 1) : request.steps[this.now].first;
       const all = drawn.flatMap(([, found]) => [...found.keys()]);
-      let low = Math.max(1, Math.min(frontier - 4, ...all));
+      let low = Math.max(1, least(all, frontier - 4));
       if (frontier - low > MOST_COLUMNS / 3) low = frontier - Math.floor(MOST_COLUMNS / 3);
-      const high = Math.min(low + MOST_COLUMNS - 1, Math.max(frontier, ...all));
+      const high = Math.min(low + MOST_COLUMNS - 1, all.reduce((a, b) => Math.max(a, b), frontier));
       const head = element("tr", {}, element("th", { scope: "col", class: "call" }, "call"));
       for (let position = low; position <= high; position += 1) head.append(element("th", { scope: "col" }, String(position)));
       const body = drawn.map(([index, found]) => {
@@ -262,8 +273,8 @@
     drawMask(request) {
       const found = layout(request, this.now);
       if (!found || !found.labels.length) { this.mask.replaceChildren(); return; }
-      const caption = `Rows of this call as the paper lays them out, ${found.labels.length} with padding; a row sees the filled columns, and the cache`;
-      if (found.labels.length > MOST_MASK) { this.mask.replaceChildren(element("p", {}, `${caption}: too many to draw.`)); return; }
+      const caption = `Rows of this call as the paper lays them out, ${found.labels.length} with padding; a row sees the filled columns, and the cache${request.steps[this.now].anyOrder ? " with what was accepted before, whose rows are not drawn" : ""}`;
+      if (found.many || found.labels.length > MOST_MASK) { this.mask.replaceChildren(element("p", {}, `${caption}: too many to draw.`)); return; }
       const head = element("tr", {}, element("td"), ...found.labels.map((label) => element("th", { scope: "col" }, label)));
       const body = found.sees.map((row, i) =>
         element("tr", {}, element("th", { scope: "row" }, found.labels[i]), ...row.map((seen) => element("td", { class: seen ? "sees" : "" }, seen ? "x" : ""))));

@@ -8,7 +8,8 @@
   const LONGEST = 20000;
   const open = () => {
     if (!location.hash.startsWith("#json=")) return;
-    const target = decodeURIComponent(location.hash.slice(6));
+    let target = location.hash.slice(6);
+    try { target = decodeURIComponent(target); } catch { /* somebody's own hash: shown as it stands */ }
     const file = Object.keys(sources).find((name) => target.startsWith(name + "/"));
     title.textContent = target;
     if (file === undefined) {
