@@ -22,12 +22,11 @@ class _Usual(NamedTuple):
     prompts: int = 6
     tokens: int = 64
     width: list[int] | None = None
-    threads: int = 1
     certified: int = 2  # prompts that the certificates run again
 
 
 _USUAL = _Usual()
-_USUAL_OF = dict.fromkeys(("smollm2", "smollm2:plain"), _Usual(2, 24, [4], 2, 1))
+_USUAL_OF = dict.fromkeys(("smollm2", "smollm2:plain"), _Usual(2, 24, [4], 1))
 
 
 def validate(
@@ -59,9 +58,7 @@ def validate(
     ] = 2000,
     folder: Annotated[Path | None, typer.Option(help="Keep every finished prompt here, and go on with what is there.")] = None,
     workers: Annotated[int, typer.Option(help="Processes, a model each; times are no honest speeds with more than 1.")] = 1,
-    threads: Annotated[
-        int | None, typer.Option(help="CPU threads of the network. Default: 1, steadiest for a small model; smollm2, 2.")
-    ] = None,
+    threads: Annotated[int, typer.Option(help="CPU threads of the network; 1 is steadiest for a small model.")] = 1,
     start: Start = "algorithm",
     seed: Seed = 0,
     details: Annotated[
@@ -110,7 +107,6 @@ def validate(
     usual = _USUAL_OF.get(model, _USUAL)
     prompts, width = usual.prompts if prompts is None else prompts, width or usual.width
     max_new_tokens = usual.tokens if max_new_tokens is None else max_new_tokens
-    threads = usual.threads if threads is None else threads
     any_order = _is_any_order(model)
     if not any_order and (order or horizon is not None or output_positions is not None):
         raise InvalidInput(f"--order, --horizon and --output-positions are for any-order models, and {model!r} is none")
