@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import keyword
 import re
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -37,6 +39,10 @@ def human_eval(row: Row) -> Problem:
     prompt, entry = row.text("prompt"), row.text("entry_point")
     if not entry.isidentifier() or keyword.iskeyword(entry):
         raise row.wrong(f"'entry_point' must be the name of a function, not {entry[:40]!r}")
+    if not answers.defines(prompt, entry):
+        raise row.wrong(f"'prompt' must begin the function {entry!r} that 'entry_point' names")
+    if not any(isinstance(part, ast.FunctionDef) and part.name == "check" for part in _parsed(row, "test", row.text("test"))):
+        raise row.wrong("'test' must define check()")
     tests = f"{row.text('test')}\n\ncheck({entry})\n"
     secret = {"prompt": prompt, "entry": entry, "tests": tests}
     return Problem(row.name("task_id"), user(_COMPLETE.format(prompt=prompt.rstrip())), prompt, secret)
@@ -69,11 +75,24 @@ def mbpp(row: Row) -> Problem:
     setup = row.texts("test_imports", needed=False)
     if row.fields.get("test_setup_code"):
         setup = [*setup, row.text("test_setup_code")]
+    _parsed(row, "test_setup_code", "\n".join(setup))
+    for test in tests:
+        if not any(isinstance(part, ast.Assert) for top in _parsed(row, "test_list", test) for part in ast.walk(top)):
+            raise row.wrong(f"'test_list' must be assertions, or every answer passes, not {test[:40]!r}")
     shown = "\n".join(tests)
     plain = f'"""\n{task}\n{shown}\n"""\n'
     return Problem(
         row.name("task_id"), user(_WRITE.format(task=task, tests=shown)), plain, {"tests": "\n".join([*setup, *tests])}
     )
+
+
+def _parsed(row: Row, name: str, code: str) -> list[ast.stmt]:
+    """The statements of a test, so that one that cannot run is a fault of the file and not of every answer."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of odd escapes in the strings of others
+            return ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise row.wrong(f"{name!r} is not Python ({type(error).__name__}): {code[:40]!r}") from error
 
 
 def grade_mbpp(problem: Problem, text: str) -> Grade:

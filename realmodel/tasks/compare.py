@@ -40,7 +40,10 @@ def compare(gold: str, answer: str) -> tuple[bool, str]:
         given = read(answer)
         if not given:
             return False, "its boxed answer cannot be read as mathematics"
-        return (True, "") if verify(read(gold), given) else (False, "its boxed answer is not the right one")
+        right = read(gold)
+        if not right:
+            return False, "the right answer, of the task's file, cannot be read as mathematics"
+        return (True, "") if verify(right, given) else (False, "its boxed answer is not the right one")
     except Exception as error:  # what sympy may raise on an odd expression is no fixed list
         return False, f"its boxed answer cannot be compared ({type(error).__name__})"
 

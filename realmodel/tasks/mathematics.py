@@ -12,7 +12,7 @@ _NUMBER = "Solve the following math problem. Put the final numerical answer insi
 _ANSWER = "Solve the following math problem. Put the final answer inside \\boxed{} at the very end.\n\n"
 SETDLM_INSTRUCTION = "Please reason step by step, and put your final answer within $\\boxed{}$. "
 _ENDS = ("Question:", "</s>", "<|im_end|>", "<|eot_id|>", "<|endoftext|>")
-_PLAIN = re.compile(r"-?\d+(\.\d+)?")
+_PLAIN = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 def gsm8k(row: Row) -> Problem:

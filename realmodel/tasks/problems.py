@@ -43,7 +43,7 @@ class Row(NamedTuple):
         for name in names:
             if name in self.fields:
                 value = self.fields[name]
-                if isinstance(value, str) and value.strip():
+                if isinstance(value, str) and value.strip() and _encodable(value):
                     return value
                 raise self.wrong(f"{name!r} must be a text that is not empty, not {_shown(value)}")
         raise self.wrong(
@@ -53,15 +53,23 @@ class Row(NamedTuple):
     def texts(self, name: str, *, needed: bool) -> list[str]:
         """A field that is a list of texts; empty, or missing where it is not needed, is the empty list."""
         value = self.fields.get(name, None if needed else [])
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value) or (needed and not value):
+        if (
+            not isinstance(value, list)
+            or not all(isinstance(one, str) and _encodable(one) for one in value)
+            or (needed and not value)
+        ):
             raise self.wrong(f"{name!r} must be a list of texts, not {_shown(value)}")
         return value
 
     def name(self, field: str) -> str:
         """A field that names the row: a text or a whole number."""
         value = self.fields.get(field)
-        if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-            raise self.wrong(f"{field!r} must be a text or a whole number, not {_shown(value)}")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, str | int)
+            or not (isinstance(value, int) or (value.isprintable() and value))
+        ):
+            raise self.wrong(f"{field!r} must be a printable text or a whole number, not {_shown(value)}")
         return str(value)
 
     def wrong(self, what: str) -> InvalidInput:
@@ -135,6 +143,11 @@ def _row(value: Any, where: str) -> Row:
     if not isinstance(value, dict):
         raise InvalidInput(f"{where}: must be a JSON object, not {_shown(value)}")
     return Row(value, where)
+
+
+def _encodable(text: str) -> bool:
+    """Whether it is Unicode text: JSON can write halves of characters, which no tokenizer takes."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _shown(value: Any) -> str:

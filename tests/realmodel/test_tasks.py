@@ -326,6 +326,12 @@ def test_long_answers_are_not_compared() -> None:
     assert "1001 characters" in why
 
 
+def test_a_gold_answer_that_cannot_be_read_is_said_to_be() -> None:
+    same, why = judge.same("}{", "5")
+    assert not same
+    assert "of the task's file" in why
+
+
 # Finding answers in hostile text: each of these takes minutes if the time is not linear
 
 
@@ -400,13 +406,35 @@ def write(path: Path, *lines: object) -> Path:
         ("gsm8k", {"question": "?", "answer": "2"}, "must end in '#### ' and a number"),
         ("gsm8k", {"question": "?", "answer": "#### two"}, "must end in '#### ' and a number"),
         ("gsm8k", {"question": "?", "answer": "#### 9" + "9" * 5000 + "x"}, "must end in '#### ' and a number"),
-        ("math-500", {"problem": "?", "answer": "1"}, "'unique_id' must be a text or a whole number, not missing"),
+        ("math-500", {"problem": "?", "answer": "1"}, "'unique_id' must be a printable text or a whole number, not missing"),
+        ("math-500", {"problem": "?", "answer": "1", "unique_id": "a\n|"}, "'unique_id' must be a printable text"),
+        ("gsm8k", {"question": "\ud800?", "answer": "#### 2"}, "'question' must be a text"),
+        ("gsm8k", {"question": "?", "answer": "#### \u0664"}, "must end in '#### ' and a number"),  # a digit elsewhere
         ("math-500", {"problem": "?", "answer": "1" * 2000, "unique_id": "a"}, "at most 1000 are compared"),
         ("mbpp", {"task_id": 1, "text": "?", "test_list": []}, "'test_list' must be a list of texts"),
         ("mbpp", {"task_id": 1, "text": "?", "test_list": [1]}, "'test_list' must be a list of texts"),
         ("mbpp", {"task_id": 1, "text": "?"}, "'test_list' must be a list of texts, not missing"),
         ("mbpp", {"task_id": 1, "test_list": ["assert f"]}, "needs the field 'text' or 'prompt'"),
-        ("mbpp", {"task_id": True, "text": "?", "test_list": ["assert f"]}, "'task_id' must be a text or a whole number"),
+        (
+            "mbpp",
+            {"task_id": True, "text": "?", "test_list": ["assert f"]},
+            "'task_id' must be a printable text or a whole number",
+        ),
+        ("mbpp", {"task_id": 1, "text": "?", "test_list": ["assert f", "assert ("]}, "'test_list' is not Python (SyntaxError)"),
+        ("mbpp", {"task_id": 1, "text": "?", "test_list": ["assert f", " "]}, "'test_list' must be assertions"),
+        ("mbpp", {"task_id": 1, "text": "?", "test_list": ["f(1) == 2"]}, "'test_list' must be assertions"),
+        (
+            "mbpp",
+            {"task_id": 1, "text": "?", "test_list": ["assert f"], "test_setup_code": "x ="},
+            "'test_setup_code' is not Python",
+        ),
+        ("humaneval", {"task_id": "a", "prompt": "def f():\n", "entry_point": "g", "test": "x"}, "must begin the function 'g'"),
+        ("humaneval", {"task_id": "a", "prompt": "def f():\n", "entry_point": "f", "test": "check = f"}, "must define check()"),
+        (
+            "humaneval",
+            {"task_id": "a", "prompt": "def f():\n", "entry_point": "f", "test": "def check("},
+            "'test' is not Python",
+        ),
         ("mbpp", {"task_id": 1, "text": "?", "test_list": ["assert f"], "test_setup_code": 3}, "'test_setup_code' must be"),
         ("humaneval", {"task_id": "a", "prompt": "def f(): 'd'", "entry_point": "f"}, "needs the field 'test'"),
         (
