@@ -38,7 +38,7 @@ def explore(folder: Path, files: tuple[Path, ...], results: tuple[Result, ...] =
     Requests with a fault come first; what does not fit on a page is left out, but for the calls of the first request.
     """
     found = Explored([], 0, [], [])
-    for name, opened in (*_files(folder, files), *_findings(results)):
+    for name, subject, opened in (*_files(folder, files), *_findings(results)):
         try:
             with opened() as lines:
                 requests = _requests(lines, name)
@@ -56,6 +56,9 @@ def explore(folder: Path, files: tuple[Path, ...], results: tuple[Result, ...] =
                 "expected": shown(violation.expected, 500),
                 "found": shown(violation.found, 500),
             }
+        if subject:  # a counterexample, whose verdict is its report's: rules that it keeps clear it of nothing
+            found.requests += [request | {"name": name, "schedule": shown(subject, 60)} for request in requests]
+            continue
         words = f"{report.requests:,} requests, {report.calls:,} calls, {report.violated:,} with a step that no rule explains"
         found.verdicts.append((name, report.verdict, words))
         found.requests += requests
@@ -76,9 +79,9 @@ def explore(folder: Path, files: tuple[Path, ...], results: tuple[Result, ...] =
 Opener: TypeAlias = Callable[[], AbstractContextManager[Iterable[str]]]
 
 
-def _files(folder: Path, files: tuple[Path, ...]) -> Iterator[tuple[str, Opener]]:
+def _files(folder: Path, files: tuple[Path, ...]) -> Iterator[tuple[str, str, Opener]]:
     for path in files:
-        yield shown(path.relative_to(folder).as_posix(), 300), partial(_lines, path)
+        yield shown(path.relative_to(folder).as_posix(), 300), "", partial(_lines, path)
 
 
 @contextmanager
@@ -91,14 +94,15 @@ def _given(run: list[str]) -> AbstractContextManager[Iterable[str]]:
     return nullcontext(run)
 
 
-def _findings(results: tuple[Result, ...]) -> Iterator[tuple[str, Opener]]:
+def _findings(results: tuple[Result, ...]) -> Iterator[tuple[str, str, Opener]]:
     """The runs of findings, each by the number of its finding; what is no list of lines is none."""
     for result in results:
         reports = [row for row in result.rows if isinstance(row, dict) and isinstance(row.get("findings"), list)]
-        for number, finding in enumerate((each for report in reports for each in report["findings"]), start=1):
+        findings = ((str(report.get("subject") or "undeclared"), each) for report in reports for each in report["findings"])
+        for number, (subject, finding) in enumerate(findings, start=1):
             run = finding.get("run") if isinstance(finding, dict) else None
             if run and isinstance(run, list) and all(isinstance(line, str) for line in run):
-                yield f"{result.file}, finding {number}", partial(_given, run)
+                yield f"{result.file}, finding {number}", subject, partial(_given, run)
 
 
 def _requests(lines: Iterable[str], name: str) -> list[dict[str, Any]]:

@@ -235,6 +235,8 @@ def test_a_finding_of_the_battery_is_a_run_of_the_explorer(tmp_path: Path) -> No
     committed = [step[traces["fields"].index("committed")] for step in runs[0]["steps"]]
     assert sum(map(len, committed[: call - 1])) < token <= sum(map(len, committed[:call]))
     assert f"call {call}" in words
+    assert runs[0]["schedule"] == found.subject
+    assert "holds" not in words.split("##")[0]  # a counterexample whose steps keep the rules is no trace that holds
     (tmp_path / "odd.json").write_text(
         json.dumps(json.loads((tmp_path / "check.json").read_text()) | {"rows": [{"findings": [{"run": ["x"]}, 3]}]})
     )

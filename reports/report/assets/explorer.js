@@ -138,13 +138,16 @@
     const drafts = step.branch !== null && step.branch !== undefined;
     const verifies = (step.advance ?? step.committed.length) > 0;
     if (!verifies && !drafts) return null;
+    // A first call that only emits a token: start `sampled`, and Linear-SS's `wide`.
+    const alone = index === 0 && (request.start === "sampled" || (request.start === "wide" && name === "linear"));
     let branches = [];
     if (wide) branches = [1];
+    else if (alone) branches = [];
     else if (name === "packed" || (name === "linear" && drafts)) branches = [0];
     else if (name === "quadratic") branches = Array.from({ length: width + 1 }, (_, b) => b);
     else if (name === "branches") branches = (request.schedule.split(":")[1] ?? "").split(",").map(Number).filter((b) => Number.isInteger(b) && b >= 0 && b <= width);
     if (!verifies) branches = [0];
-    const slots = name === "ar" || wide ? 0 : width;
+    const slots = name === "ar" || wide || alone ? 0 : width;
     if (verifies) for (let i = 0; i <= slots; i += 1) rows.push({ kind: "V", i, label: i === 0 ? "last" : i <= draft ? `d${i}` : "pad" });
     for (const b of branches) {
       for (let i = wide ? 1 : 0; i <= width + (wide ? 1 : 0); i += 1) rows.push({ kind: "Z", b, i, label: i === 0 ? (b === 0 ? "last" : `d${b}`) : `M${b + i}` });
