@@ -34,7 +34,7 @@ def is_nemotron(name: str) -> bool:
     try:
         config = json.loads((folder / "config.json").read_text())
         return config.get("model_type") == MODEL_TYPE or CLASS in (config.get("architectures") or [])
-    except (OSError, ValueError, AttributeError, TypeError):
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return False
 
 
@@ -93,7 +93,7 @@ def looked_at(folder: Path) -> dict[str, Any]:
         config = json.loads((folder / "config.json").read_text())
     except FileNotFoundError:
         raise InvalidInput(f"the model folder {folder.name!r} has no config.json") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidInput(f"config.json of {folder.name!r} cannot be read: {first_line(error)}") from error
     if not isinstance(config, dict) or config.get("architectures") != [CLASS]:
         told = config.get("architectures") if isinstance(config, dict) else type(config).__name__
@@ -134,7 +134,7 @@ def _weights(folder: Path) -> list[str]:
     if index.is_file():
         try:
             files = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise InvalidInput(f"{index.name} of {folder.name!r} cannot be read: {first_line(error)}") from error
         if not all(isinstance(file, str) and file == Path(file).name for file in files):
             raise InvalidInput(f"{index.name} of {folder.name!r} names files outside the folder")

@@ -24,9 +24,9 @@ def settings(folder: Path) -> dict[str, Any]:
     file = folder / FOLDER / "adapter_config.json"
     try:
         told = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidInput(f"the adapter of {folder.name!r} has no readable {FOLDER}/adapter_config.json") from error
-    if not isinstance(told, dict) or list(told.get("target_modules") or ()) != [_TARGET]:
+    if not isinstance(told, dict) or told.get("target_modules") != [_TARGET]:
         raise InvalidInput(f"the adapter of {folder.name!r} must act on {_TARGET} alone: see its target_modules")
     odd = next((name for name, plain in _PLAIN.items() if told.get(name, plain) not in (plain, None, [])), None)
     if odd:

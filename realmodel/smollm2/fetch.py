@@ -115,7 +115,7 @@ def check(folder: Path) -> None:
     """Raise InvalidInput unless every file of the cache is what its conversion wrote."""
     try:
         seals = dict(json.loads((folder / _SEALS).read_text()))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         seals = {}
     wrong = (name for name in FILES if not (folder / name).is_file() or sha256(folder / name) != seals.get(name))
     if name := next(wrong, None) if seals else _SEALS:

@@ -75,8 +75,9 @@ def test_missing_and_truncated_files(release, file):
 def test_a_folder_without_a_config(release):
     (release / "config.json").unlink()
     assert "has no config.json" in refused(release)  # it could be of any family
-    (release / "config.json").write_text("{")
-    assert "config.json" in refused(release)
+    for text in ("{", "[" * 100_000):
+        (release / "config.json").write_text(text)
+        assert "config.json" in refused(release)
     (release / "config.json").write_text("[]")
     assert not is_nemotron(str(release))
 
@@ -140,6 +141,8 @@ def test_weights_in_several_files(release):
     assert "has no model-1.safetensors" in refused(release)
     edited(release, "model.safetensors.index.json", "model-1", "../model-1")
     assert "outside the folder" in refused(release)
+    (release / "model.safetensors.index.json").write_text("[" * 100_000)
+    assert "cannot be read" in refused(release)
 
 
 ADAPTER = {
@@ -147,6 +150,7 @@ ADAPTER = {
     '"r": 4,': ('"r": 5,', "says r = 5, its matrices have 4"),
     '"lora_alpha": 16': ('"lora_alpha": null', "lora_alpha > 0"),
     '["o_proj"]': ('["o_proj", "q_proj"]', "act on o_proj alone"),
+    '"target_modules": ["o_proj"]': ('"target_modules": 5', "act on o_proj alone"),
     '"use_dora": false': ('"use_dora": true', "sets use_dora = True"),
     '"bias": "none"': ('"bias": "all"', "sets bias = 'all'"),
 }
