@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from proofs_check.findings import Report
 from proofs_check.runner import run_battery
-from proofs_check.system import found
+from proofs_check.system import NotReached, found
 from simulator.any_order import Drafted, Known
 from simulator.any_order.orders import Order, check
 from simulator.errors import ContractError, InvalidInput
 from simulator.laws import RationalLaw
 
 _SITUATIONS = 300
+_WIDEST = 16  # positions of a window
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,11 @@ class Policy:
     def situations(self) -> Iterator[Known]:
         """From a window of one position on; drafts at some, all or no positions, scores where Linear-SS has them."""
         for number in range(_SITUATIONS):
-            yield _situation(random.Random(f"{self.seed} {number}"), 1 + number % 6)
+            yield _situation(random.Random(f"{self.seed} {number}"), 1 + number % _WIDEST)
 
 
 def _situation(rng: random.Random, size: int) -> Known:
-    span = sorted(rng.sample(range(1, 13), rng.randint(size, 12)))
+    span = sorted(rng.sample(range(1, 2 * _WIDEST + 1), rng.randint(size, 2 * _WIDEST)))
     window = tuple(sorted(rng.sample(span, size)))
     accepted = tuple((j, rng.randrange(3)) for j in rng.sample(span, len(span)) if j not in window)
     drafted = [j for j in window if rng.random() < rng.choice((0, 0.5, 1))]
@@ -58,7 +60,7 @@ def _situation(rng: random.Random, size: int) -> Known:
 
 def permutation(policy: Policy) -> str:
     """Every window is ordered: a permutation of its positions."""
-    return f"{sum(1 for known in policy.situations() if policy(known))} situations, windows of up to 6 positions"
+    return f"{sum(1 for known in policy.situations() if policy(known))} situations, windows of up to {_WIDEST} positions"
 
 
 def purity(policy: Policy) -> str:
@@ -80,8 +82,39 @@ def purity(policy: Policy) -> str:
     return f"{len(situations)} situations, each asked for twice"
 
 
-def _redrawn(known: Known, rng: random.Random) -> Known:
-    return replace(known, draft={j: each._replace(token=rng.randrange(3)) for j, each in known.draft.items()})
+class _Drawn(int):
+    """A draft token that notes that it was looked at, and which numbers it was compared with."""
+
+    seen: list[object]
+
+
+def _noting(name: str) -> Callable[..., Any]:
+    def method(self: _Drawn, *others: object) -> Any:
+        self.seen.append(others[0] if others else None)
+        return getattr(int, name)(self, *others)
+
+    return method
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge", "hash", "index", "int", "float", "repr", "neg", "add", "sub", "mod", "bool"):
+    setattr(_Drawn, f"__{_name}__", _noting(f"__{_name}__"))
+
+
+def _looked_at(policy: Policy) -> tuple[bool, tuple[int, ...]]:
+    """Whether the policy looks at draft tokens at all, and at which ones above those of the situations."""
+    seen: list[object] = []
+    for known in policy.situations():
+        draft = {}
+        for j, each in known.draft.items():
+            token = _Drawn(each.token)
+            token.seen = seen
+            draft[j] = each._replace(token=token)
+        policy(replace(known, draft=draft))
+    return bool(seen), tuple(sorted({each for each in seen if type(each) is int and each > 2}))[:8]
+
+
+def _redrawn(known: Known, rng: random.Random, tokens: Sequence[int] = (0, 1, 2)) -> Known:
+    return replace(known, draft={j: each._replace(token=rng.choice(tokens)) for j, each in known.draft.items()})
 
 
 def _other_laws(known: Known, rng: random.Random) -> Known:
@@ -105,7 +138,9 @@ _CHANGES: dict[str, Callable[[Known, random.Random], Known]] = {
 def sight(policy: Policy) -> str:
     """What its orders depend on, besides the window: all of it may be but the draft tokens that were drawn."""
     seen = []
-    for name, change in _CHANGES.items():
+    looks, special = _looked_at(policy)
+    changes = _CHANGES | {"drawn tokens": partial(_redrawn, tokens=(0, 1, 2, *special))}
+    for name, change in changes.items():
         rng = random.Random(f"{policy.seed} {name}")
         for known in policy.situations():
             other = change(known, rng)
@@ -118,6 +153,8 @@ def sight(policy: Policy) -> str:
                 evidence = f"{_shown(known)}: {list(one)}\n{_shown(other)}: {list(two)}"
                 found("law", statement, evidence)
             break
+    if looks:
+        raise NotReached("it looks at which draft tokens were drawn; never reached: an order that depends on them")
     return (
         f"its orders depend on the window{''.join(f', {name}' for name in seen)}; not on drawn tokens, in {_SITUATIONS} pairs"
     )

@@ -85,3 +85,34 @@ def test_bad_input_is_named() -> None:
         check_order(3)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="the seed must be >= 0, got -1"):
         check_order(left_to_right, seed=-1)
+
+
+END = 151_643
+
+
+def _first(known: Known, wanted: Any) -> Any:
+    return sorted(known.window, key=lambda j: (not (j in known.draft and wanted(known.draft[j].token)), j))
+
+
+def end_first(known: Known) -> Any:
+    return _first(known, lambda token: token == END)
+
+
+def end_in_a_set_first(known: Known) -> Any:
+    return _first(known, lambda token: token in {END})
+
+
+def drawn_in_a_wide_window(known: Known) -> Any:
+    return _first(known, lambda token: token == 0) if len(known.window) > 8 else known.window
+
+
+@pytest.mark.parametrize("policy", [end_first, drawn_in_a_wide_window])
+def test_a_look_at_a_rare_token_or_in_a_wide_window_is_found(policy: Any) -> None:
+    report = check_order(policy)
+    assert [(found.symptom, found.stage) for found in report.findings] == [("law", "sight")], str(report)
+
+
+def test_a_look_that_made_no_difference_is_not_called_exact() -> None:
+    report = check_order(end_in_a_set_first)
+    assert (report.verdict, report.findings) == ("NOT RUN", ())
+    assert "looks at which draft tokens were drawn" in str(report)
