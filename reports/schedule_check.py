@@ -45,7 +45,13 @@ def _left_to_right(reference: str, declares: str | None, width: int, start: str,
         policy = policy or subject
         source = f"schedule = named({reference!r}, {width}, {start!r})"
     else:
-        subject, source = load(reference, "schedules", _METHODS)
+        try:
+            subject, source = load(reference, "schedules", _METHODS)
+        except InvalidInput as error:
+            built_in = (
+                "" if ":" in reference else f"; built in: {', '.join(NAMES)}, any-order:packed, ..., order:confidence, ..."
+            )
+            raise InvalidInput(f"{error}{built_in}") from None
         source = source.replace("subject =", "schedule =")
     return check_schedule(subject, policy, limit=limit, name=reference, source=source)
 

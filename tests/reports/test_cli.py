@@ -183,6 +183,7 @@ def test_traces_obey_the_rules(run, tmp_path, start):
     assert "not checked" not in out
     [row] = json.loads(report.read_text())["rows"]
     assert (row["verdict"], row["requests"], row["violated"]) == ("holds", 16, 0)
+    assert row["checked"]["NFE-CONV"] > 0  # by rule
 
 
 def test_a_broken_trace_is_explained(run, tmp_path):

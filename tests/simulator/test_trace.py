@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from simulator import InvalidInput, Limits, Sampled, Step, generate, linear, packed
 from simulator.oracles import random_tables
-from simulator.trace import EndLine, RequestLine, StepLine, TracedRequest, bounded_lines, read_trace, trace_lines
+from simulator.trace import EndLine, Noted, RequestLine, StepLine, TracedRequest, bounded_lines, read_trace, trace_lines
 
 
 def _requests():
@@ -173,3 +173,14 @@ def test_a_line_without_end_is_not_read_whole():
     with pytest.raises(InvalidInput, match="line 1 of the trace"):
         list(read_trace(bounded_lines(file)))
     assert file.asked == 1
+
+
+def test_a_finding_travels_with_its_request_and_is_checked() -> None:
+    for noted in (Noted("wrong", 1), Noted("wrong", None)):
+        lines = list(trace_lines([_requests()[0]._replace(finding=noted)]))
+        [head] = [line for _, line in read_trace(lines) if isinstance(line, RequestLine)]
+        assert head.finding == noted
+    for bad in ('"text"', '{"call": 1}', '{"text": 1}', '{"text": "x", "call": -1}'):
+        line = f'{{"type": "request", "request": 0, "limits": {{"max_new_tokens": 1}}, "finding": {bad}}}'
+        with pytest.raises(InvalidInput, match="line 2 of the trace"):
+            list(read_trace([lines[0], line]))

@@ -1,13 +1,14 @@
 "use strict";
 // A figure's link opens the part of the JSON that it came from.
 (() => {
-  const sources = JSON.parse(document.getElementById("sources").textContent);
+  let sources; // read when a figure is first asked for: it may be long
   const dialog = document.getElementById("source");
   const title = document.getElementById("source-title");
   const value = document.getElementById("source-value");
   const LONGEST = 20000;
   const open = () => {
     if (!location.hash.startsWith("#json=")) return;
+    sources ??= JSON.parse(document.getElementById("sources").textContent);
     let target = location.hash.slice(6);
     try { target = decodeURIComponent(target); } catch { /* somebody's own hash: shown as it stands */ }
     const file = Object.keys(sources).find((name) => target.startsWith(name + "/"));
