@@ -221,7 +221,7 @@ def cells_of(line):
 
 def test_hostile_text_stays_text_in_markdown():
     made_tables = tables(views([hostile(EVIL)]))
-    text = markdown(made_tables)
+    text = markdown(made_tables).replace("@<!-- -->", "@")  # ours: it keeps a name from being called
     assert not re.search(r"(?<!\\)[<$`]", text)
     assert "\x1b" not in text
     assert "\u202e" not in text
