@@ -19,6 +19,7 @@ import numpy as np
 from proofs_check.any_order_law import Remembering, accepted_in, deviation
 from proofs_check.any_order_system import AnyOrderSystem, Run, compare, picture, program, run
 from proofs_check.sandbox import ChildEnded, in_child
+from proofs_check.stages.contract import same, value
 from proofs_check.system import Found, Instance, NotReached, described, found
 from simulator.chance import Sampled, ValueNeeded
 from simulator.errors import ContractError
@@ -136,16 +137,16 @@ def contract(system: AnyOrderSystem) -> str:
         model, limits = any_order.noisy_pairs(3, seed), Limits.of(6, 0 if seed % 2 else None)
         state: Any = schedule.init((), limits)
         for number in range(1, 40):
-            _value(state)
+            value(state)
             if state.stop is not None:
                 break
             before = copy.deepcopy(state)
             call = schedule.request(state)
-            _same(schedule.request(state), call, "request(state) gives two calls for one state")
+            same(schedule.request(state), call, "request(state) gives two calls for one state")
             reply, chance = model(call), Sampled(0).at(number)
             outcome = schedule.absorb(state, call, reply, chance)
-            _same(schedule.absorb(state, call, reply, chance), outcome, "absorb gives two outcomes for one call and reply")
-            _same(before, state, "it changes the state it was given")
+            same(schedule.absorb(state, call, reply, chance), outcome, "absorb gives two outcomes for one call and reply")
+            same(before, state, "it changes the state it was given")
             state, step = outcome
             if not isinstance(step, Step) or (step.advance and step.end is None) or len(step.order) < step.advance:
                 found("contract", f"absorb must return (state, Step), the Step with its order and E; got {step!r}")
@@ -153,22 +154,6 @@ def contract(system: AnyOrderSystem) -> str:
         else:
             found("progress", "after 39 calls it has not filled 6 positions", f"noisy_pairs(3, {seed})")
     return f"{calls} calls, each asked for twice"
-
-
-def _value(state: Any) -> None:
-    for name in ("prefix", "prompt_length", "stop"):
-        if not hasattr(state, name):
-            found("contract", f"its state has no {name!r}: the driver reads it")
-    try:
-        hash(state)
-    except TypeError as error:
-        found("contract", f"its state is not hashable, so equal situations cannot be merged: {error}")
-    _same(copy.deepcopy(state), state, "a copy of its state is not equal to it: states must be compared by value")
-
-
-def _same(left: Any, right: Any, statement: str) -> None:
-    if left != right:
-        found("contract", statement, f"{left}\n{right}")
 
 
 # --- greedy -----------------------------------------------------------------------------------------------------------------

@@ -23,23 +23,21 @@ def contract(system: System) -> str:
     for thresholds in _THRESHOLDS:
         model = ThresholdModel(thresholds, truth=(1, 2, 3, 4), vocabulary=5)
         state: Any = schedule.init((), Limits.of(4))
-        _value(state)
+        value(state)
         for number in range(1, 100):
             if state.stop is not None:
                 break
             before = copy.deepcopy(state)
             call = schedule.request(state)
-            _same(schedule.request(state), call, "request(state) gives two calls for one state")
+            same(schedule.request(state), call, "request(state) gives two calls for one state")
             reply = model(call)
             chance = Sampled(0).at(number)
             after, step = schedule.absorb(state, call, reply, chance)
-            _same(
-                schedule.absorb(state, call, reply, chance), (after, step), "absorb gives two outcomes for one call and reply"
-            )
-            _same(before, state, "it changes the state it was given")
+            same(schedule.absorb(state, call, reply, chance), (after, step), "absorb gives two outcomes for one call and reply")
+            same(before, state, "it changes the state it was given")
             if not isinstance(step, Step):
                 found("contract", f"absorb must return (state, Step), its step is a {type(step).__name__}")
-            _value(after)
+            value(after)
             state = after
             calls += 1
         else:
@@ -47,7 +45,8 @@ def contract(system: System) -> str:
     return f"{calls} calls, each asked for twice"
 
 
-def _value(state: Any) -> None:
+def value(state: Any) -> None:
+    """Find fault with a state that is no value, or lacks what the driver reads."""
     for name in ("prefix", "prompt_length", "stop"):
         if not hasattr(state, name):
             found("contract", f"its state has no {name!r}: the driver reads it")
@@ -55,9 +54,10 @@ def _value(state: Any) -> None:
         hash(state)
     except TypeError as error:
         found("contract", f"its state is not hashable, so equal situations cannot be merged: {error}")
-    _same(copy.deepcopy(state), state, "a copy of its state is not equal to it: states must be compared by value")
+    same(copy.deepcopy(state), state, "a copy of its state is not equal to it: states must be compared by value")
 
 
-def _same(left: Any, right: Any, statement: str) -> None:
+def same(left: Any, right: Any, statement: str) -> None:
+    """Find fault, in the words of `statement`, with two things that should be equal."""
     if left != right:
         found("contract", statement, f"{left}\n{right}")

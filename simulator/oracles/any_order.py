@@ -10,6 +10,7 @@ from functools import lru_cache
 from simulator.any_order.records import Call, Pairs
 from simulator.errors import InvalidInput
 from simulator.laws import Law, Peak, RationalLaw, argmax
+from simulator.oracles.tabular import random_law
 from simulator.records import Reply
 
 
@@ -49,14 +50,10 @@ class AnyOrderModel:
 def random_tables(vocabulary: int, seed: int, top_weight: int = 5) -> AnyOrderModel:
     """Laws proportional to pseudo-random integers 0 .. `top_weight`, fresh for every sequence of pairs and every position."""
 
-    def law(key: tuple[object, ...]) -> RationalLaw:
-        rng = random.Random(repr((seed, *key)))
-        weights = [rng.randint(0, top_weight) for _ in range(vocabulary)]
-        if not any(weights):
-            weights[rng.randrange(vocabulary)] = 1
-        return RationalLaw.weighted(weights)
+    def law(*key: object) -> RationalLaw:
+        return random_law(vocabulary, top_weight, (seed, *key))
 
-    return AnyOrderModel(lambda pairs, j: law(("p", pairs, j)), lambda pairs, j: law(("q", pairs, j)))
+    return AnyOrderModel(lambda pairs, j: law("p", pairs, j), lambda pairs, j: law("q", pairs, j))
 
 
 def noisy_pairs(vocabulary: int, seed: int, share: float = 0.7, rigid: float = 0.5) -> AnyOrderModel:

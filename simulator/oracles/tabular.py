@@ -33,11 +33,16 @@ def random_tables(vocabulary: int, seed: int, top_weight: int = 5) -> TabularMod
     from a fresh one.
     """
 
-    def law(key: tuple[object, ...]) -> RationalLaw:
-        rng = random.Random(repr((seed, *key)))
-        weights = [rng.randint(0, top_weight) for _ in range(vocabulary)]
-        if not any(weights):
-            weights[rng.randrange(vocabulary)] = 1
-        return RationalLaw.weighted(weights)
+    def law(*key: object) -> RationalLaw:
+        return random_law(vocabulary, top_weight, (seed, *key))
 
-    return TabularModel(lambda prefix: law(("p", prefix)), lambda prefix, j: law(("q", prefix, j)))
+    return TabularModel(lambda prefix: law("p", prefix), lambda prefix, j: law("q", prefix, j))
+
+
+def random_law(vocabulary: int, top_weight: int, key: tuple[object, ...]) -> RationalLaw:
+    """A law proportional to pseudo-random integers 0 .. `top_weight`, not all 0: the same one for the same key."""
+    rng = random.Random(repr(key))
+    weights = [rng.randint(0, top_weight) for _ in range(vocabulary)]
+    if not any(weights):
+        weights[rng.randrange(vocabulary)] = 1
+    return RationalLaw.weighted(weights)
