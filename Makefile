@@ -49,6 +49,8 @@ RUNS := out/publish
 EVIDENCE := $(addprefix $(RUNS)/,prove.json faults.json faults-model.json simulate.json validate-embedded.json \
   validate-temperature-1.json validate-any-order.json validate-smollm2.json audit.json)
 publish: $(EVIDENCE)
+	@# Of transformers' decoders, made by: packedss subjects --json FILE (hours)
+	cp reports/published/subjects.json $(RUNS)/
 	$(BIN)/packedss report --from $(RUNS) --to reports/published/report.html --markdown reports/published/report.md
 	cp $(EVIDENCE) reports/published/
 
@@ -69,7 +71,7 @@ $(RUNS)/validate-temperature-1.json:
 $(RUNS)/validate-any-order.json:
 	$(QUIET) validate --model embedded-any-order -w 8 -w 16 --quiet --json $@ --trace $(RUNS)/any-order.trace.jsonl
 $(RUNS)/validate-smollm2.json:
-	$(QUIET) validate --model smollm2 --prompts 20 --max-new-tokens 128 --baselines --folder $(RUNS)/smollm2 --quiet --json $@
+	$(QUIET) validate --model smollm2 --prompts 20 --max-new-tokens 128 --baselines --folder out/smollm2 --quiet --json $@
 $(RUNS)/audit.json:
 	$(QUIET) audit --prompts 12 --quiet --json $@
 
