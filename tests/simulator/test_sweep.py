@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -305,7 +306,10 @@ def test_interrupted_half_way_it_goes_on(number: signal.Signals, tmp_path: Path)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     (tmp_path / "child.py").write_text(CHILD.format(grid=CHILD_GRID))
     folder = tmp_path / "cells"
-    child = subprocess.Popen([sys.executable, "child.py", folder], cwd=tmp_path, env=environment, stderr=subprocess.PIPE)
+    # A test run in the background has SIGINT ignored, and so would its children.
+    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    command = [sys.executable, "child.py", folder]
+    child = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, preexec_fn=heeding)
     total = len(CHILD_GRID.cells())
     while len(list(folder.glob("*.json"))) < 5 and child.poll() is None:
         time.sleep(0.01)
