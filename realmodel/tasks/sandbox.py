@@ -220,7 +220,7 @@ def _bubblewrap(limits: Limits) -> list[str] | None:
     else:
         words += ["--unshare-user", "--uid", str(_USER), "--gid", str(_USER)]
     for parent in dict.fromkeys(str(p) for path in (*_readable(), _python()) for p in reversed(Path(path).parents[:-1])):
-        words += ["--perms", "0755", "--dir", parent]  # else as closed to others as outside (/root/...)
+        words += ["--perms", "0755", "--dir", parent]  # else as closed to others as outside (below a closed home)
     for path in (*_readable(), _python()):
         words += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind", path, path]
     for device in (os.devnull, "/dev/urandom"):
