@@ -139,7 +139,7 @@ def _confine(settings: dict[str, Any]) -> None:
 
 
 def _reach_library_by_descriptor() -> None:
-    """Name the standard library by open folders: an unprivileged user may not be allowed to walk there (below a closed home)."""
+    """Name the standard library by open folders: an unprivileged user may not be let in where it lies."""
 
     def held(path: str) -> str:
         return f"/proc/self/fd/{os.open(path, os.O_PATH | os.O_DIRECTORY)}"
