@@ -25,19 +25,16 @@ import torch
 
 from proofs_check.findings import Finding, Symptom
 from proofs_check.trace_check import POLICIES, RULES, check_trace
+from realmodel.comparing import REQUEST_TOKENS, SAMPLED, TOLERANCE, Broken, Noise, concluded, first_line, within
 from realmodel.dualmode import DualModeModel, Session
-from realmodel.layers import Layer, Word
+from realmodel.layers import Layer
 from realmodel.parity import draft_logits
-from realmodel.watching import KeysValues, Seen, Watched, drafting, snapshot, watch
+from realmodel.watching import KeysValues, Seen, Watched, snapshot, watch
 from simulator.chance import Sampled
 from simulator.decode import Policy
 from simulator.errors import ContractError, InvalidInput
 from simulator.records import Call, Limits, Tokens
 from simulator.trace import TracedRequest, trace_lines
-
-_TOLERANCE = 16  # times the difference of schedule-free runs, which is the largest of very many already
-_SAMPLED = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144)  # calls of either parity: those of Linear-SS verify and draft in turn
-_REQUEST_TOKENS = 12  # output of a request that is only repeated
 
 
 class Named(NamedTuple):
@@ -45,13 +42,6 @@ class Named(NamedTuple):
 
     name: str
     prompt: Tokens
-
-
-class Noise(NamedTuple):
-    """Largest differences of schedule-free runs, plain AR in blocks and in one forward."""
-
-    logits: float
-    cache: float
 
 
 class Checked(NamedTuple):
@@ -65,12 +55,6 @@ class Checked(NamedTuple):
     cache_rows: int = 0
     cache: float = 0.0
     resumed: float = 0.0
-
-
-class _Broken(Exception):  # never leaves this module
-    def __init__(self, stage: str, symptom: Symptom, statement: str, counterexample: str = "") -> None:
-        super().__init__(statement)
-        self.finding = Finding(symptom, statement, counterexample, stage=stage)
 
 
 def conformance(
@@ -116,7 +100,7 @@ def conformance(
         if isinstance(repeated, Finding):
             findings.append(repeated)
         said = f"; {repeated} requests repeated"
-    except _Broken as broken:
+    except Broken as broken:
         findings.append(broken.finding)
     runs = [TracedRequest(w.name, getattr(schedule, "name", ""), w.prompt, limits, w.run, width, start) for w in watched]
     replayed, finding = _trace([*runs, *recorded])
@@ -129,26 +113,19 @@ def conformance(
         f" {noise.logits:.1e}), {checked.cache_rows:,} cached rows within {checked.cache:.1e} (schedule-free runs:"
         f" {noise.cache:.1e}); {replayed} calls replayed{said}"
     )
-    drafts = drafting(step for each in watched for step in each.run.steps)
-    figures = checked._asdict() | {"noise": noise._asdict(), "dtype": dtype, "drafting": drafts}
-    missing = "" if checked.calls else "no call was made"
-    if not checked.proposal_rows and any(any(seen.rows.proposals) for each in watched for seen in each.seen):
-        missing = "no call with proposals was looked at: too few tokens"
-    verdict: Word = "FAULT" if findings else "NOT RUN" if missing else "EXACT"
-    detail = detail if findings or not missing else missing
-    return Layer("conformance", verdict, detail, tuple(findings), figures, time.perf_counter() - begun)
+    return concluded(findings, checked._asdict(), noise, watched, dtype, detail, begun)
 
 
 def _run(
     session: Session, schedule: Policy, name: str, prompt: Tokens, limits: Limits, chance: Sampled, samples: int
 ) -> Watched:
     try:
-        return watch(session, schedule, name, prompt, limits, chance, lambda call: call in _SAMPLED[: samples - 1])
+        return watch(session, schedule, name, prompt, limits, chance, lambda call: call in SAMPLED[: samples - 1])
     except InvalidInput:
         raise
     except Exception as error:
         symptom: Symptom = "progress" if isinstance(error, ContractError) and "without emitting" in str(error) else "contract"
-        raise _Broken("calls", symptom, f"{name}: it raises {type(error).__name__}: {_first_line(error)}") from error
+        raise Broken("calls", symptom, f"{name}: it raises {type(error).__name__}: {first_line(error)}") from error
 
 
 def _requests(
@@ -165,7 +142,7 @@ def _requests(
 
     How many repetitions gave its tokens, or which did not.
     """
-    few = Limits.of(min(_REQUEST_TOKENS, limits.max_new_tokens), limits.eos, limits.stop)
+    few = Limits.of(min(REQUEST_TOKENS, limits.max_new_tokens), limits.eos, limits.stop)
     first = watched[0]
     wanted = first.run.tokens[: few.max_new_tokens]
     if not wanted:
@@ -222,9 +199,9 @@ def _compare(
     temperature: float,
     padded: bool | None,
 ) -> Checked:
-    """One request. Raises _Broken at the first thing that is wrong."""
+    """One request. Raises Broken at the first thing that is wrong."""
     name, prompt, run, seen = watched.name, watched.prompt, watched.run, watched.seen
-    limit = _TOLERANCE * noise.logits
+    limit = TOLERANCE * noise.logits
     if not seen:
         return checked
     path, keys = causal_rows(plain, prompt + run.tokens)
@@ -233,14 +210,13 @@ def _compare(
         where = f"{name}, call {number}"
         if each.misread:
             symptom: Symptom = "law" if each.misread.startswith("verifier") else "count"
-            raise _Broken("calls", symptom, f"{where}: the law of {each.misread} is not that of its logits", _call(each.call))
+            raise Broken("calls", symptom, f"{where}: the law of {each.misread} is not that of its logits", _call(each.call))
         first = len(each.call.prefix) - 1
         count = len(step.committed)
         if count:
             apart = (each.logits[:count].double() - path[first : first + count]).abs().amax(-1)
-            _within(
-                apart, limit, "verifier", "law", f"{where}: verifier row {{row}} is {{apart:.1e}} off a causal forward", each
-            )
+            text = f"{where}: verifier row {{row}} is {{apart:.1e}} off a causal forward"
+            within(apart, limit, "verifier", "law", text, _call(each.call))
             checked = checked._replace(
                 verifier_rows=checked.verifier_rows + count, verifier=max(checked.verifier, apart.max().item())
             )
@@ -248,7 +224,7 @@ def _compare(
         whole = each.call.prefix + each.call.draft
         if each.cached != whole[: len(each.cached)] or each.held != claimed:
             statement = f"{where}: the session says that its cache holds {claimed} rows of its tokens, it holds {each.held}"
-            raise _Broken("cache", "law", statement, _call(each.call))
+            raise Broken("cache", "law", statement, _call(each.call))
         if each.cache is not None:
             checked = _sampled(plain, each, path, keys, prompt + run.tokens, noise, checked, where)
     last = seen[-1]
@@ -269,7 +245,7 @@ def _sampled(
     where: str,
 ) -> Checked:
     """Everything about one call: its rejected rows, its proposals, its cache."""
-    call, limit = each.call, _TOLERANCE * noise.logits
+    call, limit = each.call, TOLERANCE * noise.logits
     whole = call.prefix + call.draft
     if call.draft and whole != output[: len(whole)]:
         path, keys = causal_rows(plain, whole)
@@ -277,7 +253,8 @@ def _sampled(
     if call.verify:
         expected = path[len(call.prefix) - 1 : len(whole)]
         apart = (each.logits[: len(expected)].double() - expected).abs().amax(-1)
-        _within(apart, limit, "verifier", "law", f"{where}: verifier row {{row}} is {{apart:.1e}} off a causal forward", each)
+        text = f"{where}: verifier row {{row}} is {{apart:.1e}} off a causal forward"
+        within(apart, limit, "verifier", "law", text, _call(each.call))
     begin = len(each.rows.verifier)
     for branch, block in zip(call.branches, each.rows.proposals, strict=True):
         if not block:
@@ -285,7 +262,7 @@ def _sampled(
         expected = draft_logits(plain, call.prefix + call.draft[:branch], call.width, call.anchored)
         off = (each.logits[begin : begin + call.width].double() - expected).abs().amax(-1)
         text = f"{where}: proposal row {{row}} of branch {branch} is {{apart:.1e}} off a separate drafting forward"
-        _within(off, limit, "proposals", "count", text, each)
+        within(off, limit, "proposals", "count", text, _call(each.call))
         worst, rows, begin = max(worst, off.max().item()), rows + call.width, begin + call.width
     assert each.cache is not None
     audited = len(each.cached)
@@ -295,7 +272,7 @@ def _sampled(
     ]
     cached = torch.stack(layers).amax(0) if audited else torch.zeros(1)
     text = f"{where}: the cached row of token {{row}} of {audited} is {{apart:.1e}} off that of a causal forward"
-    _within(cached, _TOLERANCE * noise.cache, "cache", "law", text, each)
+    within(cached, TOLERANCE * noise.cache, "cache", "law", text, _call(each.call))
     return checked._replace(
         verifier_rows=checked.verifier_rows + len(apart),
         verifier=max([checked.verifier, *apart.tolist()]),
@@ -315,25 +292,17 @@ def _resumed(binding: DualModeModel, each: Seen, limit: float, temperature: floa
             session.logits(Call(call.prefix[:half], (), False, (), 0))
         _, logits = session.logits(call)
     except Exception as error:
-        raise _Broken("resumed", "contract", f"{where}: it raises {type(error).__name__}: {_first_line(error)}") from error
+        raise Broken("resumed", "contract", f"{where}: it raises {type(error).__name__}: {first_line(error)}") from error
     apart = (logits.double() - each.logits.double()).abs().amax(-1)
-    _within(
+    within(
         apart,
         limit,
         "resumed",
         "law" if call.verify else "count",
         f"{where} behind {half} cached rows: row {{row}} read is {{apart:.1e}} off",
-        each,
+        _call(each.call),
     )
     return apart.max().item()
-
-
-def _within(apart: torch.Tensor, limit: float, stage: str, symptom: Symptom, statement: str, each: Seen) -> None:
-    beyond = (~(apart <= limit)).nonzero()
-    if len(beyond):
-        row = int(beyond[0, 0])
-        text = statement.format(row=row, apart=apart[row].item()) + f", allowed {limit:.1e}"
-        raise _Broken(stage, symptom, text, _call(each.call))
 
 
 def _call(call: Call) -> str:
@@ -351,7 +320,3 @@ def _trace(runs: Sequence[TracedRequest]) -> tuple[int, Finding | None]:
     symptom: Symptom = {"STOP": "stop", "NFE-CONV": "count", "TAB2": "count"}.get(first.rule, "law")  # type: ignore[assignment]
     statement = f"{runs[first.request].name}, call {first.call}: {RULES[first.rule]} ({first.rule})"
     return report.calls, Finding(symptom, statement, f"expected {first.expected}\nfound {first.found}", stage="trace")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0][:200]

@@ -28,26 +28,17 @@ from realmodel.any_order.layout import fed, sequence, shape_of
 from realmodel.any_order.paths import Path, at_once, mask_rows, ordered, path_of, readable
 from realmodel.any_order.reference import row_logits
 from realmodel.binding import BoundModel
-from realmodel.layers import Layer, Word
-from realmodel.watching import KeysValues, Seen, Watched, drafting, snapshot, watch
+from realmodel.comparing import REQUEST_TOKENS, SAMPLED, TOLERANCE, Broken, Noise, concluded, first_line, within
+from realmodel.layers import Layer
+from realmodel.watching import KeysValues, Seen, Watched, snapshot, watch
 from simulator.any_order.records import Call
 from simulator.decode import Policy
 from simulator.errors import InvalidInput
 from simulator.records import Limits, Step, Tokens
 
-_TOLERANCE = 16
-_SAMPLED = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144)  # calls of either parity, as in `realmodel.conformance`
 _NOISE_ROWS = 12
 _FLOOR = 8  # units of rounding at the largest logit: fewer are no difference, however short the run that measured less
 _BLOCK = 16  # rows at a time, in the schedule-free run that the noise of the cache is measured on
-_REQUEST_TOKENS = 12
-
-
-class Noise(NamedTuple):
-    """Largest differences of schedule-free runs."""
-
-    logits: float
-    cache: float
 
 
 class Checked(NamedTuple):
@@ -64,12 +55,6 @@ class Checked(NamedTuple):
     again: int = 0  # rows encoded again after E had shrunk
     resumed: float = 0.0
     shrunk: int = 0  # pairs encoded again because one that they had seen was taken away
-
-
-class _Broken(Exception):  # never leaves this module
-    def __init__(self, stage: str, symptom: Symptom, statement: str, counterexample: str = "") -> None:
-        super().__init__(statement)
-        self.finding = Finding(symptom, statement, counterexample, stage=stage)
 
 
 def conformance(
@@ -99,7 +84,7 @@ def conformance(
             checked = _compare(plain, binding, each, noise, checked, padded)
         findings += [repeated] if isinstance(repeated, Finding) else []
         said = f"; {repeated} requests repeated"
-    except _Broken as broken:
+    except Broken as broken:
         findings.append(broken.finding)
     dtype = str(plain.dtype).removeprefix("torch.")
     again = f", {checked.again} of them encoded again" if checked.again else ""
@@ -109,27 +94,20 @@ def conformance(
         f" within {checked.proposals:.1e} (schedule-free runs: {noise.logits:.1e}), {checked.cache_rows:,} cached rows{again}"
         f" within {checked.cache:.1e} (schedule-free runs: {noise.cache:.1e}); {checked.shrunk} pairs read again{said}"
     )
-    drafts = drafting(step for each in watched for step in each.run.steps)
-    figures = checked._asdict() | {"noise": noise._asdict(), "dtype": dtype, "drafting": drafts}
-    missing = "" if checked.calls else "no call was made"
-    if not checked.proposal_rows and any(any(seen.rows.proposals) for each in watched for seen in each.seen):
-        missing = "no call with proposals was looked at: too few tokens"
-    verdict: Word = "FAULT" if findings else "NOT RUN" if missing else "EXACT"
-    detail = detail if findings or not missing else missing
-    return Layer("conformance", verdict, detail, tuple(findings), figures, time.perf_counter() - begun)
+    return concluded(findings, checked._asdict(), noise, watched, dtype, detail, begun)
 
 
 def _run(session: Any, schedule: Policy[Any, Any], name: str, prompt: Tokens, limits: Limits, samples: int) -> Watched:
     try:
-        ran = watch(session, cast(Policy, schedule), name, prompt, limits, keep=lambda call: call in _SAMPLED[: samples - 1])
+        ran = watch(session, cast(Policy, schedule), name, prompt, limits, keep=lambda call: call in SAMPLED[: samples - 1])
     except InvalidInput:
         raise
     except Exception as error:
-        raise _Broken("calls", "contract", f"{name}: it raises {type(error).__name__}: {_first_line(error)}") from error
+        raise Broken("calls", "contract", f"{name}: it raises {type(error).__name__}: {first_line(error)}") from error
     with_mask = next((number for number, each in enumerate(ran.seen, start=1) if session.masked_from(each.rows)), None)
     if with_mask:
         statement = f"{name}, call {with_mask}: laws have the mask's own column, which no law may have"
-        raise _Broken("calls", "law", statement, _shown(cast(Call, ran.seen[with_mask - 1].call)))
+        raise Broken("calls", "law", statement, _shown(cast(Call, ran.seen[with_mask - 1].call)))
     return ran
 
 
@@ -138,7 +116,7 @@ def _requests(
 ) -> Finding | int:
     """The first request again, shortened, in the session that has just served the last one and in a fresh one: how many, or
     where they part."""
-    few = Limits.of(min(_REQUEST_TOKENS, limits.max_new_tokens), limits.eos, limits.stop)
+    few = Limits.of(min(REQUEST_TOKENS, limits.max_new_tokens), limits.eos, limits.stop)
     first = watched[0]
     fresh, after = (
         _run(session, schedule, first.name, first.prompt, few, 1).run for session in (binding.session(padded=padded), used)
@@ -183,23 +161,22 @@ def _difference(ours: KeysValues, theirs: KeysValues) -> float:
 def _compare(
     plain: BoundModel, binding: BoundModel, watched: Watched, noise: Noise, checked: Checked, padded: bool | None
 ) -> Checked:
-    """One request. Raises _Broken at the first thing that is wrong."""
+    """One request. Raises Broken at the first thing that is wrong."""
     path, mask = path_of(watched.run.steps), plain.mask_token
     logits = at_once(plain.network, watched.prompt, path, mask)
-    limit, place, number = _TOLERANCE * noise.logits, 0, 0
+    limit, place, number = TOLERANCE * noise.logits, 0, 0
     for number, (each, step) in enumerate(zip(watched.seen, watched.run.steps, strict=True), start=1):
         where = f"{watched.name}, call {number}"
         call = cast(Call, each.call)
         if each.misread:
             symptom: Symptom = "law" if each.misread.startswith("verifier") else "count"
-            raise _Broken("calls", symptom, f"{where}: the law of {each.misread} is not that of its logits", _shown(call))
+            raise Broken("calls", symptom, f"{where}: the law of {each.misread} is not that of its logits", _shown(call))
         count = step.advance if step.predictions else 0
         if count:
             ours = readable(each.logits[:count].double(), mask)
             apart = (ours - logits[place : place + count]).abs().amax(-1)
-            _within(
-                apart, limit, "verifier", "law", f"{where}: verifier row {{row}} is {{apart:.1e}} off the training pass", call
-            )
+            text = f"{where}: verifier row {{row}} is {{apart:.1e}} off the training pass"
+            within(apart, limit, "verifier", "law", text, _shown(call))
             place += count
             checked = checked._replace(
                 verifier_rows=checked.verifier_rows + count, verifier=max(checked.verifier, apart.max().item())
@@ -207,7 +184,7 @@ def _compare(
         claimed = len(each.cached) + each.stale
         if each.cached != fed(call)[: len(each.cached)] or each.held != claimed:
             statement = f"{where}: the session says that its cache holds {claimed} rows of its pairs, it holds {each.held}"
-            raise _Broken("cache", "law", statement, _shown(call))
+            raise Broken("cache", "law", statement, _shown(call))
         _rows(call, each, step, where, binding.pads(padded))
         if each.cache is not None:
             checked = _sampled(plain, each, call, noise, checked, where)
@@ -230,13 +207,13 @@ def _rows(call: Call, each: Seen, step: Step, where: str, padded: bool) -> None:
     known = len(each.rows.tokens) - each.rows.catch_up
     if {wanted, known} != {step.rows}:
         statement = f"{where}: the call asks for {wanted} rows, {known} were evaluated and {step.rows} reported"
-        raise _Broken("rows", "count", statement, _shown(call))
+        raise Broken("rows", "count", statement, _shown(call))
 
 
 @torch.inference_mode()
 def _sampled(plain: BoundModel, each: Seen, call: Call, noise: Noise, checked: Checked, where: str) -> Checked:
     """Everything about one call: its rejected rows, its proposals, its cache."""
-    network, mask, limit = plain.network, plain.mask_token, _TOLERANCE * noise.logits
+    network, mask, limit = plain.network, plain.mask_token, TOLERANCE * noise.logits
     ours = readable(each.logits.double(), mask)
     held, drafts = call.accepted, call.draft[: call.kappa]
     verified = call.asked
@@ -248,9 +225,9 @@ def _sampled(plain: BoundModel, each: Seen, call: Call, noise: Noise, checked: C
         wanted = mask_rows(network, call.prompt, held + drafts, asked, mask)
         apart = (ours[: len(wanted)] - wanted).abs().amax(-1)
         text = f"{where}: verifier row {{row}} is {{apart:.1e}} off the training pass"
-        _within(apart[:verified], limit, "verifier", "law", text, call)
+        within(apart[:verified], limit, "verifier", "law", text, _shown(call))
         text = f"{where}: proposal row {{row}}, branch by branch, is {{apart:.1e}} off a mask behind its pairs alone"
-        _within(apart[verified:], limit, "proposals", "count", text, call)
+        within(apart[verified:], limit, "proposals", "count", text, _shown(call))
         worst_verifier = max([worst_verifier, *apart[:verified].tolist()])
         worst = max([worst, *apart[verified:].tolist()])
     assert each.cache is not None
@@ -262,7 +239,7 @@ def _sampled(plain: BoundModel, each: Seen, call: Call, noise: Noise, checked: C
     ]
     cached = torch.stack(layers).amax(0)
     text = f"{where}: the cached row {{row}} of {audited} is {{apart:.1e}} off that of a causal forward in acceptance order"
-    _within(cached, _TOLERANCE * noise.cache, "cache", "law", text, call)
+    within(cached, TOLERANCE * noise.cache, "cache", "law", text, _shown(call))
     return checked._replace(
         verifier_rows=checked.verifier_rows + verified,
         verifier=worst_verifier,
@@ -282,9 +259,9 @@ def _serial(watched: Watched, path: Path, logits: torch.Tensor) -> None:
         statement = (
             f"{watched.name}: position {position} is {token}, the serial reference under the same orders has {serial[wrong]}"
         )
-        raise _Broken("serial", "law", statement, f"accepted before it {list(path.predicted[max(0, wrong - 8) : wrong])}")
+        raise Broken("serial", "law", statement, f"accepted before it {list(path.predicted[max(0, wrong - 8) : wrong])}")
     if tuple(token for _, token in sorted(path.output)) != watched.run.tokens:
-        raise _Broken("serial", "law", f"{watched.name}: the tokens returned are not those accepted")
+        raise Broken("serial", "law", f"{watched.name}: the tokens returned are not those accepted")
 
 
 def _resumed(binding: BoundModel, each: Seen, limit: float, padded: bool | None, where: str) -> float:
@@ -296,11 +273,11 @@ def _resumed(binding: BoundModel, each: Seen, limit: float, padded: bool | None,
         session.logits(Call(call.prompt, call.accepted[:half], (), (), False, (), 0))
         _, logits = session.logits(call)
     except Exception as error:
-        raise _Broken("resumed", "contract", f"{where}: it raises {type(error).__name__}: {_first_line(error)}") from error
+        raise Broken("resumed", "contract", f"{where}: it raises {type(error).__name__}: {first_line(error)}") from error
     mask = binding.mask_token
     apart = (readable(logits.double(), mask) - readable(each.logits.double(), mask)).abs().amax(-1)
     text = f"{where} behind {half} cached pairs: row {{row}} read is {{apart:.1e}} off"
-    _within(apart, limit, "resumed", "law" if call.verify else "count", text, call)
+    within(apart, limit, "resumed", "law" if call.verify else "count", text, _shown(call))
     return apart.max().item()
 
 
@@ -314,30 +291,18 @@ def _shrunk(binding: BoundModel, each: Seen, limit: float, padded: bool | None, 
         used.logits(call)
         (rows, ours), (_, wanted) = used.logits(fewer), binding.session(padded=padded).logits(fewer)
     except Exception as error:
-        raise _Broken("shrunk", "contract", f"{where}: it raises {type(error).__name__}: {_first_line(error)}") from error
+        raise Broken("shrunk", "contract", f"{where}: it raises {type(error).__name__}: {first_line(error)}") from error
     mask = binding.mask_token
     apart = (readable(ours.double(), mask) - readable(wanted.double(), mask)).abs().amax(-1)
     text = f"{where}, which the others had seen: row {{row}} read is {{apart:.1e}} off"
-    _within(apart, limit, "shrunk", "law" if call.verify else "count", text, fewer)
+    within(apart, limit, "shrunk", "law" if call.verify else "count", text, _shown(fewer))
     if rows.again != len(fewer.accepted):
         statement = f"{where}: {len(fewer.accepted)} pairs had seen it, {rows.again} are reported as encoded again"
-        raise _Broken("shrunk", "count", statement, _shown(fewer))
+        raise Broken("shrunk", "count", statement, _shown(fewer))
     return rows.again
-
-
-def _within(apart: torch.Tensor, limit: float, stage: str, symptom: Symptom, statement: str, call: Call) -> None:
-    beyond = (~(apart <= limit)).nonzero()
-    if len(beyond):
-        row = int(beyond[0, 0])
-        text = statement.format(row=row, apart=apart[row].item()) + f", allowed {limit:.1e}"
-        raise _Broken(stage, symptom, text, _shown(call))
 
 
 def _shown(call: Call) -> str:
     held = f"prompt of {len(call.prompt)} tokens, {len(call.accepted)} pairs, the last {list(call.accepted[-6:])}"
     asks = f"draft {list(call.draft)}, verify {call.verify}, branches {list(call.branches)}, unread {call.unread}"
     return f"{held}\norder {list(call.order)}, {asks}"
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0][:200]
